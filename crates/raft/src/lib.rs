@@ -1,0 +1,5 @@
+//! Consensus, pure.
+
+pub mod types;
+
+pub use types::*;
