@@ -8,7 +8,9 @@
 //! - Bytes written are visible to later reads and to existing [`View`]s at once; they are durable
 //!   only after [`File::sync_data`] (or `sync_all`) returned `Ok`.
 //! - A file's length change is durable with the next `sync_data` of that file.
-//! - A created, renamed or removed name is durable only after [`Disk::sync_dir`] of its directory.
+//! - A created, renamed or removed name is durable only after [`Disk::sync_dir`] of its directory;
+//!   directories alone are durable as soon as [`Disk::create_dir_all`] returns.
+//! - A full file system is `ErrorKind::StorageFull`, whatever the operating system calls it.
 //! - After a sync has failed, nothing may be assumed about the bytes it covered: callers treat it
 //!   as fatal and never retry (fsync's error is reported once).
 
@@ -17,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub mod faulty;
+mod memory;
 pub mod real;
+mod record_lock;
 
 /// How [`Disk::open`] treats a name that is there, or is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,7 @@ pub trait Disk: Send + Sync + 'static {
     /// Opens a file.
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>>;
     /// Makes a directory and its parents, readable by the owner only; no error if it is there.
+    /// The directories it made are durable when it returns.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, sorted.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
@@ -85,11 +90,17 @@ pub trait File: Send + Sync + 'static {
     fn sync_data(&self) -> io::Result<()>;
     /// Makes contents, length and metadata durable.
     fn sync_all(&self) -> io::Result<()>;
-    /// Takes the file's exclusive advisory lock (flock); `WouldBlock` where another holds it.
-    /// Held until the last handle of this open file is dropped.
+    /// Takes the file's exclusive advisory lock of the flock(2) kind, the one bbolt takes on a
+    /// database; `WouldBlock` where another open file holds it in any way.
+    /// Held until this open file is dropped, as are all the locks here.
     fn try_lock_exclusive(&self) -> io::Result<()>;
-    /// Takes the file's shared advisory lock; `WouldBlock` where another holds it exclusively.
+    /// Takes the file's shared advisory lock of the flock(2) kind; `WouldBlock` where another
+    /// open file holds it exclusively.
     fn try_lock_shared(&self) -> io::Result<()>;
+    /// Takes an exclusive record lock over the whole file (fcntl(2), owned by the open file), the
+    /// one etcd takes on log segments; `WouldBlock` where another open file holds it. It and the
+    /// flock(2) kind do not see each other. The file must be open for writing.
+    fn try_lock_record(&self) -> io::Result<()>;
     /// A view of the first `reserve` bytes of address space of the file, for reading.
     /// `reserve` may exceed the file's length, so that one view outlives its growth.
     fn view(&self, reserve: usize) -> io::Result<View>;
@@ -107,6 +118,21 @@ pub trait ViewMemory: Send + Sync {
     /// Start and length in bytes of the readable address range. The range stays valid, at the
     /// same address, until the value is dropped.
     fn range(&self) -> (*const u8, usize);
+    /// Tells the operating system how a part of the range will be read; a hint, never an error.
+    fn advise(&self, advice: Advice, offset: usize, len: usize);
+}
+
+/// How a part of a [`View`] will be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// No particular order.
+    Normal,
+    /// Here and there: reading ahead would be wasted.
+    Random,
+    /// From its beginning to its end.
+    Sequential,
+    /// Soon: start to read it in.
+    WillNeed,
 }
 
 impl View {
@@ -118,6 +144,18 @@ impl View {
     /// Length in bytes of the address range (not of the file).
     pub fn reserved(&self) -> usize {
         self.memory.range().1
+    }
+
+    /// Tells how `offset..offset + len` will be read; the part outside the range is ignored.
+    pub fn advise(&self, advice: Advice, offset: u64, len: usize) {
+        let reserved = self.reserved();
+        let Ok(offset) = usize::try_from(offset) else {
+            return;
+        };
+        if offset < reserved && len > 0 {
+            self.memory
+                .advise(advice, offset, len.min(reserved - offset));
+        }
     }
 
     /// The bytes `offset..offset + len`; `None` where they leave the reserved range.
@@ -132,9 +170,9 @@ impl View {
         if end > reserved {
             return None;
         }
-        // SAFETY: `start..start + reserved` is readable memory for as long as `self.memory` lives,
-        // which the returned borrow outlives not; `end <= reserved`. That nobody changes the bytes
-        // meanwhile is the caller's copy-on-write rule, stated above.
+        // SAFETY: `start..start + reserved` is mapped for as long as `self.memory` lives, and the
+        // returned borrow cannot outlive `self`; `end <= reserved`. That the file covers the range
+        // and that nobody changes its bytes meanwhile is the caller's rule, stated above.
         Some(unsafe { std::slice::from_raw_parts(start.add(offset), len) })
     }
 }
