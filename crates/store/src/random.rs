@@ -1,0 +1,25 @@
+//! A small seeded generator for tests (splitmix64).
+
+/// Deterministic pseudo-random numbers.
+pub struct Random(u64);
+
+impl Random {
+    /// A generator that always yields the same numbers for the same seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound` (> 0).
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
