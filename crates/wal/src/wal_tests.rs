@@ -509,9 +509,9 @@ fn leftover_temporary_files_do_not_reach_the_log() {
     for index in 2..40 {
         wal.append(None, &[entry(3, index, 1000)]).unwrap();
         wal.sync().unwrap();
+        let image = contents(&*disk, &tail_path(&*disk));
+        assert!(image[wal.offset() as usize..].iter().all(|&byte| byte == 0));
     }
-    let image = contents(&*disk, &tail_path(&*disk));
-    assert!(image[wal.offset() as usize..].iter().all(|&byte| byte == 0));
     drop(wal);
     let (_, recovered) = open(&disk).unwrap();
     assert_eq!(recovered.entries.len(), 39);
