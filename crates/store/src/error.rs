@@ -18,9 +18,9 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
-    // BOLT
-    // BOLT #[error(transparent)]
-    // BOLT Bolt(#[from] quorate_bolt::Error),
+    /// The database file.
+    #[error(transparent)]
+    Bolt(#[from] quorate_bolt::Error),
     /// A state that this version does not serve.
     #[error("{0}")]
     Unsupported(String),

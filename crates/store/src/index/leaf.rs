@@ -88,6 +88,24 @@ impl Entry {
         self.history.as_ref()?.at(main)
     }
 
+    /// The revisions with main ≥ `main`, newest first.
+    pub fn points_from(&self, main: i64) -> Vec<Point> {
+        let mut points = Vec::new();
+        if self.main >= main {
+            points.push(self.newest());
+            if let Some(history) = &self.history {
+                history.newest_first(|point| {
+                    let wanted = point.revision.main >= main;
+                    if wanted {
+                        points.push(point);
+                    }
+                    wanted
+                });
+            }
+        }
+        points
+    }
+
     /// Records a later put.
     pub fn put(&mut self, revision: Revision) {
         let (create, version) = if self.is_live() {

@@ -102,6 +102,60 @@ impl Index {
         }
     }
 
+    /// Builds an index from keys that strictly ascend.
+    pub fn from_sorted<'k>(entries: impl Iterator<Item = (&'k [u8], Entry)>) -> Index {
+        let (mut leaves, mut leaf) = (Vec::new(), Leaf::default());
+        let (mut live, mut count) = (0, 0);
+        for (key, entry) in entries {
+            if leaf.len() == LEAF_ENTRIES {
+                leaves.push(std::mem::take(&mut leaf));
+            }
+            if let Some(last) = leaf.len().checked_sub(1) {
+                assert!(leaf.key(last) < key, "keys ascend");
+            }
+            live += u64::from(entry.is_live());
+            count += 1;
+            leaf.insert(leaf.len(), key, entry);
+        }
+        if leaf.len() > 0 {
+            leaves.push(leaf);
+        }
+        // (smallest key, live keys, node), level by level.
+        let mut level: Vec<(Box<[u8]>, u64, Arc<Node>)> = leaves
+            .into_iter()
+            .map(|mut leaf| {
+                leaf.shrink();
+                (leaf.key(0).into(), leaf.live(), Arc::new(Node::Leaf(leaf)))
+            })
+            .collect();
+        while level.len() > 1 {
+            let mut above = Vec::with_capacity(level.len() / FANOUT + 1);
+            let mut rest = level.into_iter().peekable();
+            while rest.peek().is_some() {
+                let group: Vec<_> = rest.by_ref().take(FANOUT).collect();
+                let mut inner =
+                    Inner { separators: Vec::new(), children: Vec::new(), live: Vec::new() };
+                let mut smallest = None;
+                for (key, live, node) in group {
+                    match smallest {
+                        None => smallest = Some(key),
+                        Some(_) => inner.separators.push(key),
+                    }
+                    inner.children.push(node);
+                    inner.live.push(live);
+                }
+                let live = inner.live.iter().sum();
+                let smallest = smallest.expect("a group has a member");
+                above.push((smallest, live, Arc::new(Node::Inner(inner))));
+            }
+            level = above;
+        }
+        match level.pop() {
+            Some((_, _, root)) => Index { root, live, entries: count },
+            None => Index::new(),
+        }
+    }
+
     /// The index as it is now; later changes do not touch it.
     pub fn root(&self) -> Root {
         Root {
