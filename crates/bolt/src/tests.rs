@@ -1,0 +1,4 @@
+//! Whole-database tests; see the parts.
+
+mod basics;
+mod model;
