@@ -261,7 +261,7 @@ impl<S: Storage> Raft<S> {
             }
             // Someone else leads this term.
             MessageKind::App | MessageKind::Heartbeat | MessageKind::Snap => {
-                self.become_follower(message.term, message.from);
+                self.become_follower(self.term, message.from);
                 self.step_follower(message)
             }
             kind if kind == own_answer => {

@@ -266,6 +266,7 @@ impl<S: Storage> Raft<S> {
             restored(self.tracker.limits, id.index, state).map_err(StepError::BadConfState)?;
         self.log.restore(snapshot, &mut self.journal);
         self.tracker.reset_votes();
+        self.conf_index = id.index;
         self.switch_to(changer.membership, changer.progress);
         let last = self.log.last_id();
         note!(

@@ -31,6 +31,11 @@ impl MemoryStorage {
         self.hard_state = hard_state;
     }
 
+    /// Sets the configuration that raft starts with, of a log that no snapshot stands before.
+    pub fn set_conf_state(&mut self, conf_state: crate::types::ConfState) {
+        self.snapshot.metadata.conf_state = conf_state;
+    }
+
     /// The hard state last kept.
     pub fn hard_state(&self) -> HardState {
         self.hard_state

@@ -44,6 +44,8 @@ pub struct Raft<S> {
     pub(crate) transferee: u64,
     /// At or above the index of the newest conf change that may not be applied.
     pub(crate) pending_conf_index: u64,
+    /// The configuration came from a state at this index; changes up to it are part of it.
+    pub(crate) conf_index: u64,
     /// Payload bytes of the uncommitted tail, at most; kept by a leader.
     pub(crate) uncommitted_size: u64,
     pub(crate) messages: Vec<Message>,
@@ -84,6 +86,7 @@ impl<S: Storage> Raft<S> {
             lead: NONE,
             transferee: NONE,
             pending_conf_index: 0,
+            conf_index: 0,
             uncommitted_size: 0,
             messages: Vec::new(),
             after_append: Vec::new(),
@@ -116,6 +119,7 @@ impl<S: Storage> Raft<S> {
             }
             raft.log.applied_to(applied, 0);
         }
+        raft.conf_index = raft.log.applied;
         raft.become_follower(raft.term, NONE);
         raft.last_soft_state = raft.soft_state();
         raft.last_hard_state = raft.hard_state();

@@ -43,7 +43,9 @@ pub struct AppendJob {
     pub entries: Vec<Entry>,
     /// The hard state, if it has changed.
     pub hard_state: Option<HardState>,
-    /// A snapshot that replaces log and state machine; there are no entries then.
+    /// A snapshot that replaces log and state machine, to be stored before anything else here;
+    /// entries, if there are any, follow it. Apply jobs that are still on their way are older:
+    /// what they hold up to the snapshot's index is skipped.
     pub snapshot: Option<Snapshot>,
     /// Whether it must be durable before the responses go out. Otherwise only the commit index
     /// has changed, which may be lost, and everything is durable that was to be.

@@ -11,6 +11,10 @@ use crate::raft::Raft;
 use crate::storage::Storage;
 use crate::types::{EntryId, NONE, Role, encoded_len, is_local_target, payload_len};
 
+/// No log gets here at a million entries a second within 100,000 years; a snapshot that claims to
+/// would leave no room for the entries behind it.
+const INDEX_MAX: u64 = u64::MAX / 2;
+
 impl<S: Storage> Raft<S> {
     /// Takes a message from another member. Nothing it can contain makes this member panic.
     pub fn step(&mut self, message: Message) -> Result<(), StepError> {
@@ -25,6 +29,9 @@ impl<S: Storage> Raft<S> {
         );
         if from == NONE || is_local_target(from) || (from == self.config.id && !is_forwarded) {
             return Err(StepError::Malformed("its sender is no other member"));
+        }
+        if message.term == 0 && !is_forwarded {
+            return Err(StepError::Malformed("it has no term"));
         }
         if message.kind.is_response() && !self.tracker.progress.contains_key(&from) {
             return Err(StepError::PeerNotFound);
@@ -54,20 +61,15 @@ impl<S: Storage> Raft<S> {
             }
             MessageKind::Snap => {
                 let metadata = message.snapshot.as_ref().map(|snapshot| &snapshot.metadata);
-                if metadata.is_some_and(|metadata| metadata.index == u64::MAX) {
-                    return Err(StepError::Malformed("its snapshot has no next index"));
+                if metadata.is_some_and(|metadata| metadata.index > INDEX_MAX) {
+                    return Err(StepError::Malformed("its snapshot is beyond any log"));
+                }
+                if metadata.is_some_and(|metadata| metadata.term > message.term) {
+                    return Err(StepError::Malformed("its snapshot is of a later term"));
                 }
             }
             MessageKind::Prop | MessageKind::ReadIndex if message.entries.is_empty() => {
                 return Err(StepError::Malformed("it has no entries"));
-            }
-            MessageKind::Vote
-            | MessageKind::PreVote
-            | MessageKind::VoteResp
-            | MessageKind::PreVoteResp
-                if message.term == 0 =>
-            {
-                return Err(StepError::Malformed("it has no term"));
             }
             _ => {}
         }

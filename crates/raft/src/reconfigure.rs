@@ -42,12 +42,12 @@ impl<S: Storage> Raft<S> {
         self.log.committed = count;
         // They are applied once more when they come out, which changes nothing; doing it here
         // lets the member campaign before.
-        for node_id in ids {
+        for (node_id, index) in ids.into_iter().zip(1..) {
             let change = ConfChange {
                 node_id,
                 ..Default::default()
             };
-            self.apply_conf_change(&change.into())
+            self.apply_conf_change(index, &change.into())
                 .map_err(ConfigError::ConfState)?;
         }
         Ok(())
@@ -91,15 +91,20 @@ impl<S: Storage> Raft<S> {
         }
     }
 
-    /// Puts a committed change into force; to be called when its entry is applied. A change that
-    /// the state machine above refuses is applied with node 0, or not at all.
+    /// Puts a committed change into force; to be called when its entry, at `index`, is applied. A
+    /// change that the state machine above refuses is applied with node 0, or not at all. One that
+    /// a snapshot has overtaken in the meantime changes nothing.
     ///
-    /// Returns the configuration for the next snapshot. An error leaves everything as it was; the
-    /// member then cannot go on, since others may have taken the change.
+    /// Returns the configuration for the next snapshot. An error leaves everything as it was: the
+    /// change cannot be made from the configuration in force, here or on any other member.
     pub fn apply_conf_change(
         &mut self,
+        index: u64,
         change: &ConfChangeV2,
     ) -> Result<ConfState, ConfChangeError> {
+        if index <= self.conf_index {
+            return Ok(self.tracker.membership.conf_state());
+        }
         let changer = Changer {
             membership: self.tracker.membership.clone(),
             progress: self.tracker.progress.clone(),

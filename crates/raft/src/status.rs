@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::raft::Raft;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageError};
 use crate::tracker::{Membership, ProgressMap};
 use crate::types::{HardState, Role, SoftState};
 
@@ -70,6 +70,11 @@ impl<S: Storage> Raft<S> {
     /// The first index that the log can still send to others.
     pub fn first_index(&self) -> u64 {
         self.log.first_index()
+    }
+
+    /// The term of an entry, durable or not, from one before the first index to the last.
+    pub fn term_at(&self, index: u64) -> Result<u64, StorageError> {
+        self.log.term(index)
     }
 
     /// The end of the log, durable or not.

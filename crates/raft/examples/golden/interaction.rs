@@ -93,7 +93,7 @@ impl Member {
                 data.extend_from_slice(&entry.data);
             } else {
                 let change = decode(entry.kind, &entry.data).ok_or("unreadable conf change")?;
-                let state = self.node.apply_conf_change(&change);
+                let state = self.node.apply_conf_change(entry.index, &change);
                 snapshot.metadata.conf_state = state.map_err(|error| error.to_string())?;
                 data.extend_from_slice(&change.context);
             }
