@@ -28,7 +28,7 @@ enum Campaign {
 
 impl<S: Storage> Raft<S> {
     pub(crate) fn tick_election(&mut self) {
-        self.election_elapsed += 1;
+        self.election_elapsed = self.election_elapsed.saturating_add(1);
         if self.is_promotable() && self.election_elapsed >= self.randomized_election_ticks {
             self.election_elapsed = 0;
             self.hup();

@@ -42,7 +42,7 @@ impl<S: Storage> Raft<S> {
 
     pub(crate) fn tick_heartbeat(&mut self) {
         self.heartbeat_elapsed += 1;
-        self.election_elapsed += 1;
+        self.election_elapsed = self.election_elapsed.saturating_add(1);
         if self.election_elapsed >= self.config.election_ticks {
             self.election_elapsed = 0;
             if self.config.check_quorum {

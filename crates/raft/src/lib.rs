@@ -47,7 +47,7 @@ pub use describe::{
 };
 pub use error::StepError;
 pub use inflights::Inflights;
-pub use journal::{JOURNAL_LINES_MAX, Journal, JournalLine, Level};
+pub use journal::{JOURNAL_LINES_MAX, JournalLine, Level};
 pub use memory_storage::MemoryStorage;
 pub use message::{Message, MessageKind};
 pub use progress::{Progress, ProgressState};

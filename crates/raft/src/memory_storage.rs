@@ -14,6 +14,8 @@ use crate::types::{ConfState, Entry, EntryId, HardState, Snapshot};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage {
     hard_state: HardState,
+    /// The configuration to start with, where it is not the snapshot's.
+    start_conf_state: Option<ConfState>,
     snapshot: Snapshot,
     /// The last entry that is gone; its term is still known.
     before: EntryId,
@@ -31,9 +33,10 @@ impl MemoryStorage {
         self.hard_state = hard_state;
     }
 
-    /// Sets the configuration that raft starts with, of a log that no snapshot stands before.
-    pub fn set_conf_state(&mut self, conf_state: crate::types::ConfState) {
-        self.snapshot.metadata.conf_state = conf_state;
+    /// Sets the configuration that raft starts with: that of the state machine, which may be ahead
+    /// of the snapshot. The snapshot keeps its own.
+    pub fn set_conf_state(&mut self, conf_state: ConfState) {
+        self.start_conf_state = Some(conf_state);
     }
 
     /// The hard state last kept.
@@ -67,6 +70,7 @@ impl MemoryStorage {
             index: snapshot.metadata.index,
         };
         self.entries.clear();
+        self.start_conf_state = None;
         self.snapshot = snapshot;
         Ok(())
     }
@@ -141,7 +145,9 @@ fn position(distance: u64) -> usize {
 
 impl Storage for MemoryStorage {
     fn initial_state(&self) -> (HardState, ConfState) {
-        (self.hard_state, self.snapshot.metadata.conf_state.clone())
+        let of_snapshot = &self.snapshot.metadata.conf_state;
+        let conf_state = self.start_conf_state.as_ref().unwrap_or(of_snapshot);
+        (self.hard_state, conf_state.clone())
     }
 
     fn entries(&self, lo: u64, hi: u64, max_size: u64) -> Result<Vec<Entry>, StorageError> {
@@ -281,6 +287,21 @@ mod tests {
                 "{max_size}"
             );
         }
+    }
+
+    #[test]
+    fn the_configuration_to_start_with_leaves_the_snapshot_alone() {
+        let mut storage = storage((3, 3), &[(4, 4)]);
+        let ahead = ConfState {
+            voters: vec![1, 2],
+            ..ConfState::default()
+        };
+        storage.set_conf_state(ahead.clone());
+        assert_eq!(storage.initial_state().1, ahead);
+        assert_eq!(
+            storage.snapshot().unwrap().metadata.conf_state,
+            ConfState::default()
+        );
     }
 
     #[test]

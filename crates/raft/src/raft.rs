@@ -241,7 +241,7 @@ impl<S: Storage> Raft<S> {
 
     /// Lets one tick pass for the election timeout alone: no election, no heartbeat.
     pub fn tick_quiesced(&mut self) {
-        self.election_elapsed += 1;
+        self.election_elapsed = self.election_elapsed.saturating_add(1);
     }
 
     /// Begins an election, if this member may.
@@ -316,7 +316,8 @@ impl<S: Storage> Raft<S> {
         self.handle_local(message);
     }
 
-    /// How sending a snapshot to `id` ended.
+    /// How sending a snapshot to `id` ended. Due for each [`MessageKind::Snap`], however it ended:
+    /// until then, or until `id` acknowledges one, nothing else is sent to it.
     pub fn report_snapshot(&mut self, id: u64, sent: bool) {
         let mut message = Message::new(MessageKind::SnapStatus, NONE);
         message.from = id;

@@ -53,6 +53,8 @@ pub trait Storage {
     /// The last entry; `first_index() - 1` if there is none.
     fn last_index(&self) -> u64;
 
-    /// A snapshot to send to a follower, at `first_index() - 1` or later.
+    /// A snapshot to send to a follower, at `first_index() - 1` or later. A follower ignores one
+    /// whose configuration does not have it, so an old one is no help to a member that joined
+    /// since: the driver may put a newer one into the message that leaves.
     fn snapshot(&self) -> Result<Snapshot, StorageError>;
 }

@@ -195,6 +195,81 @@ fn a_conf_change_that_a_snapshot_has_overtaken_changes_nothing() {
     );
 }
 
+/// Votes would be counted by a configuration that is over.
+#[test]
+fn nobody_campaigns_before_a_committed_conf_change_is_applied() {
+    let mut raft = member(1, &[1, 2]);
+    let mut change = append(1, (1, 1), &[(2, 1)], 2);
+    change.entries[0].kind = EntryKind::ConfChange;
+    change.entries[0].data = Bytes::from_static(&[3]);
+    raft.step(change).unwrap();
+    let outputs = settle(&mut raft);
+    let job = outputs.into_iter().find_map(|output| output.apply).unwrap();
+    raft.campaign().unwrap();
+    assert_eq!(raft.soft_state().role, Role::Follower);
+    raft.apply_conf_change(2, &add(3)).unwrap();
+    raft.apply_done(job.done);
+    raft.campaign().unwrap();
+    assert_eq!(raft.soft_state().role, Role::Candidate);
+}
+
+/// Followers whose logs part from the leader's in several terms are found in a few probes.
+#[test]
+fn a_diverging_log_is_overwritten_term_by_term() {
+    let mut raft = member(1, &[1, 2, 3]);
+    let old = [(2, 1), (3, 2), (4, 2), (5, 3), (6, 3), (7, 3)];
+    raft.step(append(3, (1, 1), &old, 1)).unwrap();
+    settle(&mut raft);
+    // The leader's log is 1 1 1 1 1 1 1 5: at 7 it knows no term above 1.
+    raft.step(append(5, (7, 1), &[(8, 5)], 1)).unwrap();
+    let mut answers = Vec::new();
+    let job = raft.ready().append.unwrap();
+    answers.extend(finish(&mut raft, job));
+    assert!(answers[0].reject);
+    assert_eq!(
+        (
+            answers[0].index,
+            answers[0].reject_hint,
+            answers[0].log_term
+        ),
+        (7, 2, 1)
+    );
+    let rest = [(3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 5)];
+    raft.step(append(5, (2, 1), &rest, 8)).unwrap();
+    settle(&mut raft);
+    assert_eq!(raft.term_at(7), Ok(1));
+    assert_eq!((raft.last_index(), raft.hard_state().commit), (8, 8));
+}
+
+#[test]
+fn leadership_goes_to_who_was_asked_or_stays_after_a_timeout() {
+    let mut raft = leader_of_three(|config| config.check_quorum = true);
+    acknowledge(&mut raft, 2, 2);
+    settle(&mut raft);
+    // 3 lacks entries: it gets them first, and proposals wait.
+    raft.transfer_leader(3);
+    assert_eq!(
+        raft.propose(Bytes::from_static(b"x")),
+        Err(StepError::ProposalDropped)
+    );
+    let sent = |raft: &mut Raft<MemoryStorage>, kind| {
+        let outputs = settle(raft);
+        outputs
+            .iter()
+            .flat_map(|output| &output.messages)
+            .filter(|m| m.kind == kind)
+            .count()
+    };
+    assert_eq!(sent(&mut raft, MessageKind::TimeoutNow), 0);
+    acknowledge(&mut raft, 3, 2);
+    assert_eq!(sent(&mut raft, MessageKind::TimeoutNow), 1);
+    for _ in 0..10 {
+        raft.tick();
+    }
+    assert_eq!(raft.soft_state().role, Role::Leader);
+    raft.propose(Bytes::from_static(b"x")).unwrap();
+}
+
 #[test]
 fn one_conf_change_waits_at_a_time() {
     let mut raft = leader_of_three(|_| {});

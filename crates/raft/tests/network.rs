@@ -13,6 +13,8 @@
 
 #[path = "network/group.rs"]
 mod group;
+#[path = "network/member.rs"]
+mod member;
 #[path = "network/oracle.rs"]
 mod oracle;
 #[path = "network/random.rs"]

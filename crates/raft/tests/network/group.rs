@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use quorate_raft::{
-    AppendJob, ApplyJob, ConfChangeKind, ConfChangeSingle, ConfChangeTransition, ConfChangeV2,
-    ConfState, Config, Entry, EntryKind, HardState, MemoryStorage, Message, MessageKind, Raft,
-    Role, Snapshot, StepError, Storage, VoteResult,
+    ConfChangeKind, ConfChangeSingle, ConfChangeTransition, ConfChangeV2, ConfState, Config,
+    EntryKind, HardState, MemoryStorage, Message, MessageKind, Raft, Role, StepError, Storage,
+    VoteResult,
 };
 
+use crate::member::{Machine, Member, decode, encode, read_change, snapshot_of};
 use crate::oracle::Oracle;
 use crate::random::Random;
 
@@ -87,26 +88,6 @@ impl Counts {
     }
 }
 
-/// The state machine: how far it is, under which configuration, and a digest of all before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Machine {
-    index: u64,
-    conf_state: ConfState,
-    digest: u64,
-}
-
-struct Member {
-    raft: Raft<MemoryStorage>,
-    config: Config,
-    /// What a crash leaves; the commit index in it may be one that was not synced.
-    disk: MemoryStorage,
-    synced: HardState,
-    machine: Machine,
-    durable_machine: Machine,
-    append: VecDeque<AppendJob>,
-    apply: VecDeque<ApplyJob>,
-}
-
 pub struct Group {
     random: Random,
     weights: Vec<usize>,
@@ -119,37 +100,6 @@ pub struct Group {
     archive: Vec<Machine>,
     proposals: u64,
     pub counts: Counts,
-}
-
-/// One byte for the transition, then two for each change.
-fn encode(change: &ConfChangeV2) -> Bytes {
-    let mut data = vec![change.transition as u8];
-    for single in &change.changes {
-        data.extend([single.kind as u8, single.node_id as u8]);
-    }
-    data.into()
-}
-
-fn decode(_: EntryKind, data: &[u8]) -> Option<ConfChangeV2> {
-    let (transition, singles) = data.split_first()?;
-    let single = |pair: &[u8]| {
-        Some(ConfChangeSingle {
-            kind: ConfChangeKind::from_number(u64::from(pair[0]))?,
-            node_id: u64::from(pair[1]),
-        })
-    };
-    Some(ConfChangeV2 {
-        transition: ConfChangeTransition::from_number(u64::from(*transition))?,
-        changes: singles.chunks_exact(2).map(single).collect::<Option<_>>()?,
-        context: Bytes::new(),
-    })
-}
-
-fn read_change(entry: &Entry) -> ConfChangeV2 {
-    if entry.data.is_empty() {
-        return ConfChangeV2::default();
-    }
-    decode(entry.kind, &entry.data).expect("only readable changes are proposed")
 }
 
 impl Group {
@@ -554,15 +504,7 @@ impl Group {
         member.disk.set_hard_state(state);
         let mut storage = member.disk.clone();
         // The configuration is that of the state machine, which may be ahead of the snapshot.
-        if member.machine.index > storage.last_snapshot().metadata.index {
-            let number = self.archive.len() as u64;
-            self.archive.push(member.machine.clone());
-            let data = Bytes::copy_from_slice(&number.to_be_bytes());
-            let state = member.machine.conf_state.clone();
-            storage
-                .create_snapshot(member.machine.index, Some(state), data)
-                .unwrap();
-        }
+        storage.set_conf_state(member.machine.conf_state.clone());
         member.config.applied = member.machine.index;
         member.config.seed = self.random.next();
         member.raft = Raft::new(member.config.clone(), storage).unwrap();
@@ -695,39 +637,5 @@ impl Group {
             }
             is_level || is_deaf(member)
         })
-    }
-}
-
-fn snapshot_of(machine: &Machine, term: u64, number: u64) -> Snapshot {
-    let mut snapshot = Snapshot::default();
-    snapshot.metadata.index = machine.index;
-    snapshot.metadata.term = term;
-    snapshot.metadata.conf_state = machine.conf_state.clone();
-    snapshot.data = Bytes::copy_from_slice(&number.to_be_bytes());
-    snapshot
-}
-
-impl Member {
-    /// What the log does with a job.
-    fn write(&mut self, job: &AppendJob) {
-        if let Some(snapshot) = &job.snapshot {
-            self.disk.apply_snapshot(snapshot.clone()).unwrap();
-        }
-        self.disk.append(&job.entries);
-        if let Some(state) = job.hard_state {
-            self.disk.set_hard_state(state);
-        }
-        if job.must_sync {
-            self.synced = self.disk.hard_state();
-        }
-    }
-
-    /// Takes a snapshot's state over; it is durable with it.
-    fn install(&mut self, archive: &[Machine], snapshot: &Snapshot) {
-        let number = u64::from_be_bytes(snapshot.data[..].try_into().expect("eight bytes"));
-        self.machine = archive[number as usize].clone();
-        assert_eq!(self.machine.index, snapshot.metadata.index);
-        assert_eq!(self.machine.conf_state, snapshot.metadata.conf_state);
-        self.durable_machine = self.machine.clone();
     }
 }
