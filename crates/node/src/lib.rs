@@ -1,1 +1,22 @@
-//! See ARCHITECTURE.md.
+//! One member: raft, the log, the store and its watchers as one deterministic machine.
+//!
+//! [`boot`](boot::boot) starts it from a data directory; [`Member`] is the machine, [`LogStage`]
+//! and [`CommitStage`] the two stages that block and so have threads of their own in the server.
+//! Knows no socket, no runtime, no TLS, no real time.
+
+pub mod boot;
+mod commit_stage;
+mod conf_change;
+mod error;
+pub mod ids;
+mod legacy_tree;
+mod log_stage;
+mod member;
+
+pub use commit_stage::{CommitStage, Vacuumed};
+pub use error::Error;
+pub use log_stage::{Appended, LogDone, LogJob, LogStage};
+pub use member::{
+    CLUSTER_VERSION, CompactionStep, Config, ETCD_VERSION, Effects, Member, Note, Proposal, Reply,
+    Status,
+};

@@ -1,0 +1,316 @@
+//! Starting a member from its data directory, or making one.
+//!
+//! Layout, as etcd's: `member/wal/*.wal`, `member/snap/db`, `member/snap/*.snap`. The order at a
+//! restart: the snapshot record with the *highest* index that is committed; where its index is
+//! above the database's consistent index, the received database `INDEX.snap.db` takes the
+//! database's place; the configuration from the bucket `members`; the commit index is the larger of
+//! the log's and the database's (a hard state that only moves the commit index is not synced); and
+//! entries above the consistent index are applied anew.
+
+use crate::Error;
+use crate::conf_change::{conf_state_of, decode};
+use crate::ids::{RequestIds, cluster_id, member_id};
+use crate::log_stage::LogStage;
+use crate::member::{Config, Member};
+use bytes::Bytes;
+use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
+use quorate_bolt::Db;
+use quorate_disk::Disk;
+use quorate_raft::{
+    Config as RaftConfig, MemoryStorage, Raft, Snapshot, SnapshotMetadata,
+};
+use quorate_store::membership::{Member as ClusterMember, go_json};
+use quorate_store::watch::{self, Hub};
+use quorate_store::{Store, open};
+use quorate_wal::{Options as WalOptions, Wal, snap, snapshot_records, walpb};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a member's files are.
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// As --data-dir has it.
+    pub data: PathBuf,
+    /// As --wal-dir has it, where it is set.
+    pub wal: Option<PathBuf>,
+}
+
+impl Directories {
+    /// `data/member`.
+    pub fn member(&self) -> PathBuf {
+        self.data.join("member")
+    }
+
+    /// The log's segments.
+    pub fn wal(&self) -> PathBuf {
+        self.wal.clone().unwrap_or_else(|| self.member().join("wal"))
+    }
+
+    /// Database and snapshot files.
+    pub fn snap(&self) -> PathBuf {
+        self.member().join("snap")
+    }
+
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.snap().join("db")
+    }
+}
+
+/// What a member is started with.
+#[derive(Clone, Debug)]
+pub struct Boot {
+    /// Its files.
+    pub directories: Directories,
+    /// Its settings; the ids in them are filled in here.
+    pub member: Config,
+    /// Heartbeat interval in ticks.
+    pub heartbeat_ticks: u32,
+    /// Whether elections ask before they begin.
+    pub pre_vote: bool,
+    /// Names and peer URLs of the members that a new cluster begins with.
+    pub initial_cluster: Vec<(String, Vec<String>)>,
+    /// The new cluster's token.
+    pub token: String,
+    /// Store settings.
+    pub store: quorate_store::Config,
+    /// Watch settings.
+    pub watch: watch::Config,
+    /// Segments to keep; 0: all.
+    pub max_wals: usize,
+    /// Snapshot files to keep; 0: all.
+    pub max_snapshots: usize,
+    /// Whether syncs of the log are left out.
+    pub unsafe_no_fsync: bool,
+    /// Wall-clock time in milliseconds, for request ids.
+    pub start_ms: u64,
+    /// Randomness for election timeouts.
+    pub seed: u64,
+}
+
+/// A started member and its stages.
+pub struct Booted<T> {
+    /// The machine.
+    pub member: Member<T>,
+    /// The log stage.
+    pub log: LogStage,
+    /// The database, for the commit stage.
+    pub db: Db,
+    /// What was found.
+    pub found: Found,
+}
+
+/// What was found on disk.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Whether the directory held a member already.
+    pub initialized: bool,
+    /// The database's consistent index.
+    pub consistent_index: u64,
+    /// Entries of the log above the newest snapshot record.
+    pub entries: usize,
+    /// The commit index that raft starts with.
+    pub commit: u64,
+    /// The newest revision of the store.
+    pub revision: i64,
+    /// A torn tail that was repaired.
+    pub repaired: Option<quorate_wal::Repair>,
+}
+
+/// Whether the directory holds a member.
+pub fn is_initialized(disk: &dyn Disk, directories: &Directories) -> Result<bool, Error> {
+    Ok(quorate_wal::exists(disk, &directories.wal())?)
+}
+
+/// Starts the member.
+pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
+    let directories = &boot.directories;
+    let snap_dir = directories.snap();
+    disk.create_dir_all(&snap_dir).map_err(Error::io("create directory", &snap_dir))?;
+    let initialized = is_initialized(&*disk, directories)?;
+    let (mut store, mut db) = open(disk.clone(), &directories.database(), boot.store)?;
+    snap::clean_up(&*disk, &snap_dir)?;
+    let wal_options = WalOptions { unsafe_no_sync: boot.unsafe_no_fsync, ..Default::default() };
+    let wal_dir = directories.wal();
+
+    let mut config = boot.member.clone();
+    let mut found = Found { initialized, ..Found::default() };
+    let (wal, raft, snapshot_index) = if initialized {
+        let at = newest_record(&*disk, &wal_dir)?;
+        if at.index > store.applied().index {
+            drop((store, db));
+            (store, db) = adopt_received(&disk, &boot, &at)?;
+        }
+        let (wal, recovered) = Wal::open(&disk, &wal_dir, &at, wal_options)?;
+        let (member, cluster) = decode_metadata(&recovered.metadata).ok_or_else(|| {
+            Error::Inconsistent { path: wal_dir.clone(), what: "its metadata cannot be read".into() }
+        })?;
+        config.member_id = member;
+        config.cluster_id = cluster;
+        found.entries = recovered.entries.len();
+        found.repaired = recovered.repaired;
+        let consistent = store.applied().index;
+        let last = recovered.entries.last().map_or(at.index, |entry| entry.index);
+        if consistent > last {
+            return Err(Error::Inconsistent {
+                path: wal_dir,
+                what: format!(
+                    "the log ends at index {last}, before the database's consistent index \
+                     {consistent}: entries were lost"
+                ),
+            });
+        }
+        let mut hard_state = recovered.hard_state;
+        hard_state.commit = hard_state.commit.max(consistent);
+        found.commit = hard_state.commit;
+        let mut storage = MemoryStorage::new();
+        if at.index > 0 || consistent > 0 {
+            let metadata = SnapshotMetadata {
+                conf_state: conf_state_of(store.members()),
+                index: at.index,
+                term: at.term,
+            };
+            if at.index > 0 {
+                let snapshot = Snapshot { data: Bytes::new(), metadata };
+                storage.apply_snapshot(snapshot).expect("an empty storage takes any snapshot");
+            } else {
+                storage.set_conf_state(metadata.conf_state);
+            }
+        }
+        storage.set_hard_state(hard_state);
+        storage.append(&recovered.entries);
+        // A crash right after the log was made leaves one without its first entries.
+        let unborn = last == 0 && hard_state.is_empty();
+        let raft = Raft::new(raft_config(&boot, &config, consistent), storage);
+        let mut raft = raft.map_err(Error::Raft)?;
+        if unborn {
+            raft.bootstrap(first_peers(&initial_members(&boot)?)).map_err(Error::Raft)?;
+        }
+        (wal, raft, at.index)
+    } else {
+        let members = initial_members(&boot)?;
+        let own = members
+            .iter()
+            .find(|member| member.name == boot.member.name)
+            .expect("initial_members checked that this member is among them");
+        config.member_id = own.id;
+        config.cluster_id = cluster_id(&members.iter().map(|m| m.id).collect::<Vec<_>>());
+        let metadata = encode_metadata(config.member_id, config.cluster_id);
+        let wal = Wal::create(&disk, &wal_dir, &metadata, wal_options)?;
+        let mut raft = Raft::new(raft_config(&boot, &config, 0), MemoryStorage::new())
+            .map_err(Error::Raft)?;
+        raft.bootstrap(first_peers(&members)).map_err(Error::Raft)?;
+        (wal, raft, 0)
+    };
+    found.consistent_index = store.applied().index;
+    found.revision = store.revision();
+    let hub = Hub::new(boot.watch, store.revision());
+    let own_ids = RequestIds::new(config.member_id, boot.start_ms << 1);
+    let log = LogStage::new(wal, disk, snap_dir, boot.max_wals, boot.max_snapshots);
+    let mut member = Member::new(config, raft, store, hub, snapshot_index, own_ids);
+    member.campaign_if_alone();
+    Ok(Booted { member, log, db, found })
+}
+
+fn first_peers(members: &[ClusterMember]) -> Vec<(u64, Bytes)> {
+    let mut peers: Vec<(u64, Bytes)> =
+        members.iter().map(|member| (member.id, go_json(member).into())).collect();
+    peers.sort_unstable_by_key(|(id, _)| *id);
+    peers
+}
+
+fn initial_members(boot: &Boot) -> Result<Vec<ClusterMember>, Error> {
+    let members: Vec<ClusterMember> = boot
+        .initial_cluster
+        .iter()
+        .map(|(name, urls)| ClusterMember {
+            id: member_id(urls, &boot.token),
+            name: name.clone(),
+            peer_urls: urls.clone(),
+            ..Default::default()
+        })
+        .collect();
+    if !members.iter().any(|member| member.name == boot.member.name) {
+        return Err(Error::Configuration(format!(
+            "couldn't find local name {:?} in the initial cluster configuration",
+            boot.member.name
+        )));
+    }
+    Ok(members)
+}
+
+fn raft_config(boot: &Boot, config: &Config, applied: u64) -> RaftConfig {
+    RaftConfig {
+        election_ticks: config.election_ticks,
+        heartbeat_ticks: boot.heartbeat_ticks,
+        seed: boot.seed ^ config.member_id,
+        applied,
+        max_size_per_message: 512 * 1024,
+        max_inflight_messages: 512,
+        max_committed_size: 16 * 1024 * 1024,
+        check_quorum: true,
+        pre_vote: boot.pre_vote,
+        ..RaftConfig::new(config.member_id, decode)
+    }
+}
+
+/// The committed snapshot record with the highest index.
+fn newest_record(disk: &dyn Disk, wal_dir: &Path) -> Result<walpb::Snapshot, Error> {
+    let records = snapshot_records(disk, wal_dir)?;
+    records.into_iter().max_by_key(|record| record.index).ok_or_else(|| Error::Inconsistent {
+        path: wal_dir.to_owned(),
+        what: "no snapshot record is committed".into(),
+    })
+}
+
+/// Puts the database that was received with a snapshot in the database's place.
+fn adopt_received(
+    disk: &Arc<dyn Disk>,
+    boot: &Boot,
+    at: &walpb::Snapshot,
+) -> Result<(Store, Db), Error> {
+    let (snap_dir, path) = (boot.directories.snap(), boot.directories.database());
+    let received = snap::find_database(&**disk, &snap_dir, at.index)?;
+    disk.rename(&received, &path).map_err(Error::io("rename to", &path))?;
+    disk.sync_dir(&snap_dir).map_err(Error::io("sync directory", &snap_dir))?;
+    let (store, db) = open(disk.clone(), &path, boot.store)?;
+    let index = store.applied().index;
+    if index < at.index {
+        return Err(Error::Inconsistent {
+            path,
+            what: format!(
+                "its consistent index {index} is below the snapshot's, {}: it is not the database \
+                 that belongs to the log",
+                at.index
+            ),
+        });
+    }
+    Ok((store, db))
+}
+
+/// etcdserverpb.Metadata: member and cluster, as proto2 writes them.
+fn encode_metadata(member_id: u64, cluster_id: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (field, id) in [(1, member_id), (2, cluster_id)] {
+        encode_key(field, WireType::Varint, &mut out);
+        encode_varint(id, &mut out);
+    }
+    out
+}
+
+fn decode_metadata(mut bytes: &[u8]) -> Option<(u64, u64)> {
+    let (mut member, mut cluster) = (0, 0);
+    while !bytes.is_empty() {
+        let (field, wire) = decode_key(&mut bytes).ok()?;
+        if wire != WireType::Varint {
+            return None;
+        }
+        let value = decode_varint(&mut bytes).ok()?;
+        match field {
+            1 => member = value,
+            2 => cluster = value,
+            _ => return None,
+        }
+    }
+    (member != 0).then_some((member, cluster))
+}

@@ -1,0 +1,61 @@
+//! The commit stage: takes what was applied to the file, and tidies the file in between.
+//!
+//! A commit that fails ends the member, but for want of space: then nothing was written, and it is
+//! tried again. A vacuum goes on in small steps that yield to commits.
+
+use crate::Error;
+use quorate_bolt::Db;
+use quorate_store::commit::{Committed, Frozen, commit, committed};
+
+/// Bytes that a step of the vacuum moves at most.
+const VACUUM_STEP_BYTES: usize = 1024 * 1024;
+
+/// The file's one writer.
+pub struct CommitStage {
+    db: Db,
+    index: u64,
+}
+
+/// What a step of the vacuum did.
+pub struct Vacuumed {
+    /// The file afterwards.
+    pub file: Committed,
+    /// Bytes moved or cut off.
+    pub gained: u64,
+    /// Whether it found nothing more to do.
+    pub done: bool,
+}
+
+impl CommitStage {
+    /// A stage over an open file, whose consistent index is `index`.
+    pub fn new(db: Db, index: u64) -> CommitStage {
+        CommitStage { db, index }
+    }
+
+    /// Commits. `Ok(None)`: there was no space; try again.
+    pub fn commit(&mut self, frozen: &Frozen) -> Result<Option<Committed>, Error> {
+        match commit(&self.db, frozen) {
+            Ok(committed) => {
+                self.index = committed.index;
+                Ok(Some(committed))
+            }
+            Err(quorate_store::Error::Bolt(error)) if error.is_storage_full() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Moves a bounded number of bytes towards the front of the file and cuts its end.
+    pub fn vacuum(&mut self) -> Result<Vacuumed, Error> {
+        let step = self.db.vacuum_step(VACUUM_STEP_BYTES).map_err(quorate_store::Error::from)?;
+        Ok(Vacuumed {
+            file: committed(&self.db, self.index),
+            gained: (step.moved_bytes + step.cut_bytes) as u64,
+            done: step.done,
+        })
+    }
+
+    /// The file.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+}

@@ -1,0 +1,194 @@
+//! The log stage: what raft wants durable is appended and synced, batch by batch.
+//!
+//! Jobs are done in order. All that wait are written together and share one sync. A failed sync
+//! ends the member. Where there is no space, nothing is acknowledged: the jobs stay, the member is
+//! told, and the next step tries again.
+
+use crate::Error;
+use quorate_disk::Disk;
+use quorate_raft::{AppendJob, Message, Snapshot};
+use quorate_wal::{Wal, WalError, snap, walpb};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Something for the log to do.
+#[derive(Debug)]
+pub enum LogJob {
+    /// Entries, a hard state.
+    Append(AppendJob),
+    /// A snapshot whose state is durable in the database: write its `.snap` file and its record,
+    /// and let go of what it covers.
+    Snapshot(Snapshot),
+    /// Remove segments and snapshot files beyond those to be kept.
+    Purge,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub enum LogDone {
+    /// An append, durable where it had to be.
+    Append(Appended),
+    /// A snapshot is recorded.
+    Snapshot {
+        /// Its index.
+        index: u64,
+    },
+    /// Files that were removed.
+    Purged(Vec<PathBuf>),
+    /// There is no space; what waits is tried again with the next step.
+    Full(String),
+}
+
+/// An append that was done.
+#[derive(Debug)]
+pub struct Appended {
+    /// The job, entries and all: they go to the storage that raft reads.
+    pub job: AppendJob,
+}
+
+impl Appended {
+    /// Responses to other members, and to this one.
+    pub fn split_responses(&mut self, id: u64) -> (Vec<Message>, Vec<Message>) {
+        self.job.split_responses(id)
+    }
+}
+
+/// The log and its snapshot files.
+pub struct LogStage {
+    wal: Wal,
+    disk: Arc<dyn Disk>,
+    snap_dir: PathBuf,
+    max_wals: usize,
+    max_snapshots: usize,
+    waiting: VecDeque<LogJob>,
+    syncs: u64,
+}
+
+impl LogStage {
+    /// A stage over an open log. 0 files to keep means all.
+    pub fn new(
+        wal: Wal,
+        disk: Arc<dyn Disk>,
+        snap_dir: PathBuf,
+        max_wals: usize,
+        max_snapshots: usize,
+    ) -> LogStage {
+        let waiting = VecDeque::new();
+        LogStage { wal, disk, snap_dir, max_wals, max_snapshots, waiting, syncs: 0 }
+    }
+
+    /// Takes a job; it is done with the next [`LogStage::step`].
+    pub fn push(&mut self, job: LogJob) {
+        self.waiting.push_back(job);
+    }
+
+    /// Whether jobs wait.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Syncs so far.
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    /// Does all that waits.
+    pub fn step(&mut self) -> Result<Vec<LogDone>, Error> {
+        let mut done = Vec::new();
+        while let Some(job) = self.waiting.front() {
+            match job {
+                LogJob::Append(_) => {
+                    if !self.append_waiting(&mut done)? {
+                        break;
+                    }
+                }
+                LogJob::Snapshot(snapshot) => {
+                    let index = snapshot.metadata.index;
+                    if let Err(error) = self.save_snapshot() {
+                        if let Error::Wal(WalError::StorageFull { .. }) = error {
+                            // The log stays whole without it; a later snapshot makes up for it.
+                            done.push(LogDone::Full(error.to_string()));
+                        } else {
+                            return Err(error);
+                        }
+                    } else {
+                        done.push(LogDone::Snapshot { index });
+                    }
+                    self.waiting.pop_front();
+                }
+                LogJob::Purge => {
+                    let mut gone = Vec::new();
+                    if self.max_wals > 0 {
+                        gone.extend(quorate_wal::purge(&*self.disk, self.wal.dir(), self.max_wals)?);
+                    }
+                    if self.max_snapshots > 0 {
+                        gone.extend(snap::purge(&*self.disk, &self.snap_dir, self.max_snapshots)?);
+                    }
+                    done.push(LogDone::Purged(gone));
+                    self.waiting.pop_front();
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes the appends at the head of the queue and syncs once. Whether there was space.
+    fn append_waiting(&mut self, done: &mut Vec<LogDone>) -> Result<bool, Error> {
+        let (mut written, mut must_sync, mut full) = (0, false, None);
+        for job in &self.waiting {
+            let LogJob::Append(job) = job else { break };
+            assert!(job.snapshot.is_none(), "a received snapshot does not come this way");
+            match self.wal.append(job.hard_state.as_ref(), &job.entries) {
+                Ok(sync) => must_sync |= sync && job.must_sync,
+                Err(error @ WalError::StorageFull { .. }) => {
+                    full = Some(error.to_string());
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            written += 1;
+        }
+        if must_sync {
+            self.wal.sync()?;
+            self.syncs += 1;
+        }
+        for job in self.waiting.drain(..written) {
+            let LogJob::Append(job) = job else { unreachable!("only appends were counted") };
+            done.push(LogDone::Append(Appended { job }));
+        }
+        let space = full.is_none();
+        done.extend(full.map(LogDone::Full));
+        Ok(space)
+    }
+
+    fn save_snapshot(&mut self) -> Result<(), Error> {
+        let Some(LogJob::Snapshot(snapshot)) = self.waiting.front() else {
+            unreachable!("it is the job at the head");
+        };
+        let metadata = &snapshot.metadata;
+        snap::save(&*self.disk, &self.snap_dir, snapshot)?;
+        let record = walpb::Snapshot {
+            index: metadata.index,
+            term: metadata.term,
+            conf_state: Some(metadata.conf_state.clone()),
+        };
+        self.wal.save_snapshot_record(&record)?;
+        self.wal.release_to(metadata.index);
+        snap::release_databases(&*self.disk, &self.snap_dir, metadata.index)?;
+        Ok(())
+    }
+
+    /// For when nothing waits: reserves the segment that will follow.
+    pub fn idle(&mut self) -> Result<(), Error> {
+        match self.wal.prepare_next_segment() {
+            Ok(()) | Err(WalError::StorageFull { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes all durable and lets go of the files.
+    pub fn close(self) -> Result<(), Error> {
+        Ok(self.wal.close()?)
+    }
+}
