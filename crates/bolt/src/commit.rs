@@ -44,9 +44,14 @@ pub struct CommitStats {
 pub(crate) enum Placement {
     /// In the lowest free pages that fit, or at the end.
     Anywhere,
-    /// As before, but not in free pages from this one on. Afterwards, free pages at the end of the
-    /// file are cut off its high-water mark.
-    Below(u64),
+    /// First of all below `end`, and never in the free pages of `avoid` (first, and number).
+    /// Afterwards, free pages at the end of the file are cut off its high-water mark.
+    Below {
+        /// Where the pages to be emptied begin.
+        end: u64,
+        /// What is kept free.
+        avoid: Option<(u64, u64)>,
+    },
 }
 
 /// See [`WriteTx::commit`].
@@ -59,6 +64,14 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
     } = tx;
     let writer = &mut *writer;
     let before = memory.base.meta;
+    let (end, lowers, kept) = match placement {
+        Placement::Anywhere => (u64::MAX, false, Vec::new()),
+        Placement::Below { end, avoid } => (
+            end,
+            true,
+            avoid.map_or(Vec::new(), |(start, len)| writer.free.carve(start, len)),
+        ),
+    };
     let mut buffer = std::mem::take(&mut writer.spare_pages);
     buffer.clear();
     let mut out = Output {
@@ -66,10 +79,7 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
         txid: before.txid + 1,
         page_size: before.page_size as usize,
         high_water: before.high_water,
-        end: match placement {
-            Placement::Anywhere => u64::MAX,
-            Placement::Below(end) => end,
-        },
+        end,
         buffer,
         pages: Vec::new(),
         taken: Vec::new(),
@@ -82,6 +92,9 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
         taken,
         ..
     } = out;
+    for (start, len) in kept {
+        writer.free.add(start, len);
+    }
     let give_back = |writer: &mut Writer, error: Error| {
         for &(start, len) in &taken {
             writer.free.add(start, len);
@@ -114,7 +127,7 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
     }
 
     let tail = writer.free.tail_start(high_water);
-    let cut = matches!(placement, Placement::Below(_)) && tail < high_water;
+    let cut = lowers && tail < high_water;
     let meta = Meta {
         page_size: before.page_size,
         root: root_page,
@@ -167,17 +180,22 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
     })
 }
 
+/// The length that a file gets which has to have `needed` bytes.
+pub(crate) fn grown_len(needed: u64) -> u64 {
+    if needed <= GROWTH_BYTES {
+        needed.next_power_of_two().max(LEN_MIN)
+    } else {
+        needed.next_multiple_of(GROWTH_BYTES)
+    }
+}
+
 /// Makes the file long enough for its high-water mark.
 fn grow(db: &Inner, writer: &mut Writer, high_water: u64) -> Result<(), Error> {
     let needed = high_water * u64::from(db.page_size);
     if needed <= writer.file_len {
         return Ok(());
     }
-    let generous = if needed <= GROWTH_BYTES {
-        needed.next_power_of_two().max(LEN_MIN)
-    } else {
-        needed.next_multiple_of(GROWTH_BYTES)
-    };
+    let generous = grown_len(needed);
     let mut grown = db.file.allocate(generous);
     if grown.is_err() && generous > needed {
         grown = db.file.allocate(needed);

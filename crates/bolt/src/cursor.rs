@@ -19,6 +19,8 @@ pub struct Cursor<'tx> {
 }
 
 struct Frame<'tx> {
+    /// The page's id; 0 for an inline one.
+    id: u64,
     page: Page<'tx>,
     next: usize,
 }
@@ -37,7 +39,7 @@ impl<'tx> Cursor<'tx> {
             return Err(self.bucket.snapshot.map.corrupt(id, Problem::Depth));
         }
         let page = self.bucket.snapshot.page(id)?;
-        self.stack.push(Frame { page, next: 0 });
+        self.stack.push(Frame { id, page, next: 0 });
         Ok(page)
     }
 
@@ -47,6 +49,7 @@ impl<'tx> Cursor<'tx> {
             BucketRoot::Page(id) => self.push(id),
             BucketRoot::Inline(leaf) => {
                 self.stack.push(Frame {
+                    id: 0,
                     page: Page::Leaf(leaf),
                     next: 0,
                 });
@@ -59,33 +62,36 @@ impl<'tx> Cursor<'tx> {
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), Error> {
         let mut page = self.push_root()?;
         loop {
-            let next = match (page, from) {
-                (Page::Branch(branch), Bound::Unbounded) => Some((branch.child(0), 1)),
-                (Page::Branch(branch), Bound::Included(key) | Bound::Excluded(key)) => {
-                    let index = branch.child_for(key);
-                    Some((branch.child(index), index + 1))
-                }
-                (Page::Leaf(leaf), _) => {
-                    let next = match from {
+            match page {
+                Page::Branch(branch) => {
+                    let index = match from {
                         Bound::Unbounded => 0,
-                        Bound::Included(key) => leaf.search(key).0,
-                        Bound::Excluded(key) => {
-                            let (index, found) = leaf.search(key);
-                            index + usize::from(found)
-                        }
+                        Bound::Included(key) | Bound::Excluded(key) => branch
+                            .child_for(key)
+                            .map_err(|problem| self.corrupt(problem))?,
                     };
-                    self.top().next = next;
-                    None
+                    self.top().next = index + 1;
+                    page = self.push(branch.child(index))?;
                 }
-            };
-            match next {
-                None => return Ok(()),
-                Some((child, behind)) => {
-                    self.top().next = behind;
-                    page = self.push(child)?;
+                Page::Leaf(leaf) => {
+                    let next = match from {
+                        Bound::Unbounded => Ok(0),
+                        Bound::Included(key) => leaf.search(key).map(|(index, _)| index),
+                        Bound::Excluded(key) => leaf
+                            .search(key)
+                            .map(|(index, found)| index + usize::from(found)),
+                    };
+                    self.top().next = next.map_err(|problem| self.corrupt(problem))?;
+                    return Ok(());
                 }
             }
         }
+    }
+
+    /// An error about the page that the cursor stands in.
+    fn corrupt(&self, problem: Problem) -> Error {
+        let id = self.stack.last().map_or(0, |frame| frame.id);
+        self.bucket.snapshot.map.corrupt(id, problem)
     }
 
     fn top(&mut self) -> &mut Frame<'tx> {
@@ -115,7 +121,8 @@ impl<'tx> Cursor<'tx> {
             match frame.page {
                 Page::Leaf(leaf) if place < leaf.count() => {
                     frame.next += 1;
-                    return Ok(Some((leaf.entry(place), leaf.is_bucket(place))));
+                    let entry = leaf.entry(place).map_err(|problem| self.corrupt(problem))?;
+                    return Ok(Some((entry, leaf.is_bucket(place))));
                 }
                 Page::Branch(branch) if place < branch.count() => {
                     frame.next += 1;
@@ -142,8 +149,9 @@ impl<'tx> Cursor<'tx> {
             match frame.page {
                 Page::Leaf(leaf) => {
                     if !leaf.is_bucket(place) {
+                        let entry = leaf.entry(place).map_err(|problem| self.corrupt(problem))?;
                         self.stack.clear();
-                        return Ok(Some(leaf.entry(place)));
+                        return Ok(Some(entry));
                     }
                 }
                 Page::Branch(branch) => {

@@ -96,6 +96,8 @@ pub(crate) struct Writer {
     pub(crate) spare: crate::node::Arena,
     /// Likewise, the pages that were written.
     pub(crate) spare_pages: Vec<u8>,
+    /// Where the vacuum goes on.
+    pub(crate) vacuum: crate::vacuum::Progress,
 }
 
 /// A committed state and the map to see it through.
@@ -255,6 +257,7 @@ impl Db {
             other_high_water: metas.other.map_or(u64::MAX, |other| other.high_water),
             spare: crate::node::Arena::default(),
             spare_pages: Vec::new(),
+            vacuum: crate::vacuum::Progress::default(),
             free: found.free,
         };
         let shared = Shared {

@@ -137,6 +137,41 @@ impl FreeList {
         Some(start)
     }
 
+    /// Whether a run of `len` pages ends at `end` or before it.
+    pub(crate) fn has_run(&self, len: u64, end: u64) -> bool {
+        let candidates = self.free.range(self.no_fit_below[class(len)]..);
+        candidates
+            .take_while(|(start, _)| *start + len <= end)
+            .any(|(_, run)| *run >= len)
+    }
+
+    /// Whether all pages `start..start + len` are free.
+    pub(crate) fn is_free(&self, start: u64, len: u64) -> bool {
+        let run = self.free.range(..=start).next_back();
+        run.is_some_and(|(run, run_len)| run + run_len >= start + len)
+    }
+
+    /// Takes the free ones of the pages `start..start + len` out, and gives them.
+    pub(crate) fn carve(&mut self, start: u64, len: u64) -> Vec<(u64, u64)> {
+        let end = start + len;
+        let first = self
+            .free
+            .range(..=start)
+            .next_back()
+            .map_or(start, |(run, _)| *run);
+        let inside: Vec<(u64, u64)> = self
+            .free
+            .range(first..end)
+            .map(|(run, run_len)| ((*run).max(start), (run + run_len).min(end)))
+            .filter(|(from, to)| from < to)
+            .map(|(from, to)| (from, to - from))
+            .collect();
+        for &(from, len) in &inside {
+            self.take(from, len);
+        }
+        inside
+    }
+
     /// Takes the free pages `start..start + len` out, all of which are free.
     pub(crate) fn take(&mut self, start: u64, len: u64) {
         let (&run, &run_len) = self
@@ -305,6 +340,14 @@ mod tests {
         list.add(8, 4);
         assert_eq!(list.tail_start(12), 8);
         assert_eq!(list.tail_start(13), 13);
+        assert!(list.has_run(4, 12) && !list.has_run(4, 11) && !list.has_run(5, 99));
+        assert!(!list.has_run(4, 2));
+        assert!(list.is_free(9, 3) && !list.is_free(9, 4) && !list.is_free(7, 2));
+        let mut carved = list.clone();
+        assert_eq!(carved.carve(3, 6), [(5, 1), (8, 1)]);
+        assert_eq!(carved.carve(10, 1), [(10, 1)]);
+        assert_eq!(carved.carve(20, 5), []);
+        assert_eq!(carved.runs().collect::<Vec<_>>(), [(9, 1), (11, 1)]);
         list.take(9, 2);
         assert_eq!(list.runs().collect::<Vec<_>>(), [(5, 1), (8, 1), (11, 1)]);
         assert_eq!(list.free_pages_below(9), 2);

@@ -12,6 +12,7 @@
 //!
 //! It knows no key's meaning, reads no clock and starts no thread that outlives a call.
 
+mod check;
 mod checksum;
 mod commit;
 mod copy;
@@ -25,16 +26,22 @@ mod node;
 mod page;
 mod read;
 mod scan;
+mod scrub;
 mod settle;
+mod vacuum;
+mod walk;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use check::{Check, Finding};
 pub use commit::CommitStats;
 pub use cursor::{Cursor, Entry};
 pub use db::{Db, Options};
 pub use error::{Error, Problem};
 pub use read::{Bucket, ReadTx};
 pub use scan::LeafScan;
+pub use scrub::{ScrubCursor, ScrubStep};
+pub use vacuum::VacuumStep;
 pub use write::{BucketMut, WriteTx};

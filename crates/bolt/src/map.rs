@@ -150,6 +150,14 @@ impl Map {
         Ok(page)
     }
 
+    /// As [`Map::page`], and looks at its elements again even if they were sound before.
+    pub(crate) fn page_afresh(&self, id: u64, high_water: u64) -> Result<Page<'_>, Error> {
+        let run = self.run(id, high_water)?;
+        let page = page::parse(run).map_err(|problem| self.corrupt(id, problem))?;
+        self.sound.set(id);
+        Ok(page)
+    }
+
     /// Says that a page is about to be written.
     pub(crate) fn forget(&self, id: u64) {
         if id < self.pages() {

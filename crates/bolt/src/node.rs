@@ -187,7 +187,7 @@ impl Memory {
         let meta = self.base.meta;
         let map = &self.base.map;
         let run = map.run(id, meta.high_water)?;
-        let page = map.page(id, meta.high_water)?;
+        let page = map.page_afresh(id, meta.high_water)?;
         let used = page.used_bytes();
         let since = checksum::verify(run, used, meta.txid)
             .map_err(|problem| map.corrupt(id, problem))?
@@ -217,7 +217,9 @@ impl Memory {
                         if !leaf.is_bucket(index) {
                             continue;
                         }
-                        let (root, _) = page::parse_bucket(leaf.value(index), index)
+                        let (root, _) = leaf
+                            .value(index)
+                            .and_then(|value| page::parse_bucket(value, index))
                             .map_err(|problem| self.base.map.corrupt(id, problem))?;
                         if let BucketRoot::Page(root) = root {
                             open.push(root);
@@ -284,6 +286,8 @@ pub(crate) struct LeafNode {
     pub(crate) intact: bool,
     /// Whether items were removed.
     pub(crate) shrunk: bool,
+    /// Neighbours with the same number above 0 are put together.
+    pub(crate) group: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -296,7 +300,7 @@ pub(crate) struct Item {
 pub(crate) struct BranchNode {
     pub(crate) origin: Option<Origin>,
     pub(crate) children: Vec<Child>,
-    /// Whether children were removed.
+    /// Whether children were removed, or it is to be written anew in any case.
     pub(crate) shrunk: bool,
 }
 
@@ -311,6 +315,17 @@ pub(crate) enum Link {
 }
 
 impl Child {
+    /// See [`LeafNode::group`]; 0 for other children.
+    pub(crate) fn group(&self) -> u32 {
+        match &self.link {
+            Link::Node(node) => match node.as_ref() {
+                Node::Leaf(leaf) => leaf.group,
+                Node::Branch(_) => 0,
+            },
+            Link::Page(_) => 0,
+        }
+    }
+
     /// The child as a node, opened up where it is not yet.
     pub(crate) fn node(&mut self, memory: &Memory) -> Result<&mut Node, Error> {
         if let Link::Page(id) = self.link {
@@ -331,6 +346,18 @@ impl Item {
 }
 
 impl LeafNode {
+    /// One without items, and without a page.
+    pub(crate) fn empty() -> LeafNode {
+        LeafNode {
+            origin: None,
+            items: Vec::new(),
+            loaded: 0,
+            intact: true,
+            shrunk: false,
+            group: 0,
+        }
+    }
+
     fn new(leaf: &Leaf<'_>, place: Place, origin: Option<Origin>) -> LeafNode {
         let items = (0..leaf.count()).map(|index| {
             let (start, key_len, value_len) = leaf.entry_at(index);
@@ -347,6 +374,7 @@ impl LeafNode {
             items,
             intact: true,
             shrunk: false,
+            group: 0,
         }
     }
 
@@ -445,14 +473,7 @@ impl BucketNode {
 
     /// A new one without entries.
     pub(crate) fn empty() -> BucketNode {
-        let leaf = LeafNode {
-            origin: None,
-            items: Vec::new(),
-            loaded: 0,
-            intact: true,
-            shrunk: false,
-        };
-        BucketNode::new(Root::Node(Box::new(Node::Leaf(leaf))), 0)
+        BucketNode::new(Root::Node(Box::new(Node::Leaf(LeafNode::empty()))), 0)
     }
 
     /// Opens up the root.
@@ -461,9 +482,7 @@ impl BucketNode {
             Root::Node(_) => {}
             Root::Page(id) => self.root = Root::Node(Box::new(memory.load(id)?)),
             Root::Inline(bytes) => {
-                let Ok(Page::Leaf(leaf)) = page::parse(memory.get(bytes)) else {
-                    unreachable!("an inline leaf is checked when its bucket is opened");
-                };
+                let leaf = inline_leaf(memory, bytes)?;
                 let node = LeafNode::new(&leaf, bytes.place(), None);
                 self.root = Root::Node(Box::new(Node::Leaf(node)));
             }
@@ -536,7 +555,7 @@ impl BucketNode {
     pub(crate) fn find(&self, memory: &Memory, key: &[u8]) -> Result<Option<(u32, Ref)>, Error> {
         let mut node: &Node = match &self.root {
             Root::Page(id) => return find_in_page(memory, *id, key),
-            Root::Inline(bytes) => return Ok(find_in_inline(memory, *bytes, key)),
+            Root::Inline(bytes) => return find_in_inline(memory, *bytes, key),
             Root::Node(node) => node,
         };
         loop {
@@ -615,11 +634,35 @@ impl BucketNode {
         Ok(true)
     }
 
-    /// Opens the leaf with the right edge of `key` up, so that commit writes it anew.
-    pub(crate) fn rewrite(&mut self, memory: &Memory, key: &[u8]) -> Result<(), Error> {
-        let leaf = self.leaf(memory, key)?;
-        leaf.intact = false;
-        Ok(())
+    /// Opens page `id`, which begins with `key`, up, so that commit writes it anew: together with
+    /// the leaves of the same `group`, if that is above 0.
+    pub(crate) fn rewrite(
+        &mut self,
+        memory: &Memory,
+        key: &[u8],
+        id: u64,
+        group: u32,
+    ) -> Result<(), Error> {
+        let mut node = self.root_node(memory)?;
+        loop {
+            let found = node.origin().is_some_and(|origin| origin.id == id);
+            match node {
+                Node::Leaf(leaf) => {
+                    assert!(found, "the page was found in this very state");
+                    leaf.intact = false;
+                    leaf.group = group;
+                    return Ok(());
+                }
+                Node::Branch(branch) if found => {
+                    branch.shrunk = true;
+                    return Ok(());
+                }
+                Node::Branch(branch) => {
+                    let index = branch.child_for(memory, key);
+                    node = branch.children[index].node(memory)?;
+                }
+            }
+        }
     }
 
     /// The bucket `name` in this one, opened.
@@ -687,11 +730,8 @@ impl BucketNode {
 
 /// A bucket from its value.
 fn open_bucket(memory: &Memory, value: Ref) -> Result<BucketNode, Error> {
-    let parsed = page::parse_bucket(memory.get(value), 0).map_err(|problem| {
-        // Only bytes of the file can be wrong.
-        let page = value.at / memory.base.map.page_size() as u64;
-        memory.base.map.corrupt(page, problem)
-    })?;
+    let parsed = page::parse_bucket(memory.get(value), 0)
+        .map_err(|problem| corrupt_inline(memory, value, problem))?;
     let root = match parsed.0 {
         BucketRoot::Page(id) => Root::Page(id),
         BucketRoot::Inline(_) => {
@@ -702,15 +742,22 @@ fn open_bucket(memory: &Memory, value: Ref) -> Result<BucketNode, Error> {
 }
 
 fn find_in_page(memory: &Memory, root: u64, key: &[u8]) -> Result<Option<(u32, Ref)>, Error> {
+    let corrupt = |id, problem| memory.base.map.corrupt(id, problem);
     let mut id = root;
     for _ in 0..DEPTH_MAX {
         match memory.base.page(id)? {
-            Page::Branch(branch) => id = branch.child(branch.child_for(key)),
+            Page::Branch(branch) => {
+                let index = branch
+                    .child_for(key)
+                    .map_err(|problem| corrupt(id, problem))?;
+                id = branch.child(index);
+            }
             Page::Leaf(leaf) => {
-                let (index, found) = leaf.search(key);
+                let (index, found) = leaf.search(key).map_err(|problem| corrupt(id, problem))?;
                 if !found {
                     return Ok(None);
                 }
+                leaf.entry(index).map_err(|problem| corrupt(id, problem))?;
                 let (start, key_len, value_len) = leaf.entry_at(index);
                 let place = Place {
                     at: memory.base.map.offset(id),
@@ -726,14 +773,32 @@ fn find_in_page(memory: &Memory, root: u64, key: &[u8]) -> Result<Option<(u32, R
     Err(memory.base.map.corrupt(id, Problem::Depth))
 }
 
-fn find_in_inline(memory: &Memory, bytes: Ref, key: &[u8]) -> Option<(u32, Ref)> {
-    let Ok(Page::Leaf(leaf)) = page::parse(memory.get(bytes)) else {
-        unreachable!("an inline leaf is checked when its bucket is opened");
-    };
-    let (index, found) = leaf.search(key);
+fn find_in_inline(memory: &Memory, bytes: Ref, key: &[u8]) -> Result<Option<(u32, Ref)>, Error> {
+    let leaf = inline_leaf(memory, bytes)?;
+    let (index, found) = leaf
+        .search(key)
+        .map_err(|problem| corrupt_inline(memory, bytes, problem))?;
     if !found {
-        return None;
+        return Ok(None);
     }
     let (start, key_len, value_len) = leaf.entry_at(index);
-    Some((leaf.flags(index), bytes.part(start + key_len, value_len)))
+    Ok(Some((
+        leaf.flags(index),
+        bytes.part(start + key_len, value_len),
+    )))
+}
+
+/// The leaf of an inline bucket, looked at again.
+fn inline_leaf(memory: &Memory, bytes: Ref) -> Result<Leaf<'_>, Error> {
+    match page::parse(memory.get(bytes)) {
+        Ok(Page::Leaf(leaf)) => Ok(leaf),
+        Ok(Page::Branch(_)) => Err(corrupt_inline(memory, bytes, Problem::Type(page::BRANCH))),
+        Err(problem) => Err(corrupt_inline(memory, bytes, problem)),
+    }
+}
+
+/// An error about an inline bucket: only bytes of the file can be wrong.
+fn corrupt_inline(memory: &Memory, bytes: Ref, problem: Problem) -> Error {
+    let page = bytes.at / memory.base.map.page_size() as u64;
+    memory.base.map.corrupt(page, problem)
 }

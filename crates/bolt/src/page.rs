@@ -10,8 +10,9 @@
 //! in a leaf has flag 1 and the value `root page u64 | sequence u64`; root 0 means that a leaf
 //! page with id 0 follows inline.
 //!
-//! Invariant: a [`Leaf`] or [`Branch`] exists only over bytes that [`parse`] found sound, so that
-//! its accessors stay inside of them.
+//! Invariant: a [`Leaf`] or [`Branch`] exists only over bytes that [`parse`] found sound at some
+//! time. The file is mapped, though, and a failing disk may give other bytes later: then accessors
+//! give errors, and never reach outside of the page.
 //!
 //! Source: bbolt 1.5 internal/common (page, inode, bucket).
 
@@ -167,9 +168,13 @@ impl<'a> Branch<'a> {
         )
     }
 
-    pub(crate) fn key(&self, index: usize) -> &'a [u8] {
+    /// The key at a place below [`Branch::count`]. An error means that the bytes changed since
+    /// they were found sound.
+    pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], Problem> {
         let (start, len) = self.key_range(index);
-        &self.bytes[start..start + len]
+        self.bytes
+            .get(start..start + len)
+            .ok_or(Problem::Element(index))
     }
 
     /// Where the key stands in the page, and its length.
@@ -183,18 +188,18 @@ impl<'a> Branch<'a> {
 
     /// The child below which `key` belongs: the last one that does not begin above it, or the
     /// first of all.
-    pub(crate) fn child_for(&self, key: &[u8]) -> usize {
+    pub(crate) fn child_for(&self, key: &[u8]) -> Result<usize, Problem> {
         let mut low = 0;
         let mut high = self.count;
         while low < high {
             let middle = (low + high) / 2;
-            if self.key(middle) <= key {
+            if self.key(middle)? <= key {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        low.saturating_sub(1)
+        Ok(low.saturating_sub(1))
     }
 
     /// Bytes up to the end of the last element's data.
@@ -231,33 +236,37 @@ impl<'a> Leaf<'a> {
         )
     }
 
-    pub(crate) fn key(&self, index: usize) -> &'a [u8] {
-        let (start, key_len, _) = self.entry_at(index);
-        &self.bytes[start..start + key_len]
-    }
-
-    pub(crate) fn entry(&self, index: usize) -> (&'a [u8], &'a [u8]) {
+    /// The key and value at a place below [`Leaf::count`]. An error means that the bytes changed
+    /// since they were found sound.
+    pub(crate) fn entry(&self, index: usize) -> Result<(&'a [u8], &'a [u8]), Problem> {
         let (start, key_len, value_len) = self.entry_at(index);
-        self.bytes[start..start + key_len + value_len].split_at(key_len)
+        let both = self.bytes.get(start..start + key_len + value_len);
+        Ok(both.ok_or(Problem::Element(index))?.split_at(key_len))
     }
 
-    pub(crate) fn value(&self, index: usize) -> &'a [u8] {
-        self.entry(index).1
+    /// As [`Leaf::entry`].
+    pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], Problem> {
+        Ok(self.entry(index)?.0)
+    }
+
+    /// As [`Leaf::entry`].
+    pub(crate) fn value(&self, index: usize) -> Result<&'a [u8], Problem> {
+        Ok(self.entry(index)?.1)
     }
 
     /// Index of the first key not below `key`, and whether it is that key.
-    pub(crate) fn search(&self, key: &[u8]) -> (usize, bool) {
+    pub(crate) fn search(&self, key: &[u8]) -> Result<(usize, bool), Problem> {
         let mut low = 0;
         let mut high = self.count;
         while low < high {
             let middle = (low + high) / 2;
-            match self.key(middle).cmp(key) {
+            match self.key(middle)?.cmp(key) {
                 std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return (middle, true),
+                std::cmp::Ordering::Equal => return Ok((middle, true)),
                 std::cmp::Ordering::Greater => high = middle,
             }
         }
-        (low, false)
+        Ok((low, false))
     }
 
     /// Bytes up to the end of the last element's data.
@@ -342,11 +351,11 @@ mod tests {
         let Page::Leaf(leaf) = parse(&bytes).unwrap() else {
             panic!("a leaf")
         };
-        assert_eq!(leaf.entry(0), (&b"a"[..], &b"xy"[..]));
-        assert_eq!(leaf.entry(1), (&b"bc"[..], &b""[..]));
-        assert_eq!(leaf.search(b"b"), (1, false));
-        assert_eq!(leaf.search(b"bc"), (1, true));
-        assert_eq!(leaf.search(b"c"), (2, false));
+        assert_eq!(leaf.entry(0), Ok((&b"a"[..], &b"xy"[..])));
+        assert_eq!(leaf.entry(1), Ok((&b"bc"[..], &b""[..])));
+        assert_eq!(leaf.search(b"b"), Ok((1, false)));
+        assert_eq!(leaf.search(b"bc"), Ok((1, true)));
+        assert_eq!(leaf.search(b"c"), Ok((2, false)));
         assert_eq!(leaf.used_bytes(), 53);
     }
 
@@ -360,12 +369,12 @@ mod tests {
                 match parse(&bytes) {
                     Ok(Page::Leaf(leaf)) => {
                         for index in 0..leaf.count() {
-                            assert!(!leaf.entry(index).0.is_empty());
+                            assert!(!leaf.entry(index).unwrap().0.is_empty());
                         }
                     }
                     Ok(Page::Branch(branch)) => {
                         for index in 0..branch.count() {
-                            assert!(!branch.key(index).is_empty());
+                            assert!(!branch.key(index).unwrap().is_empty());
                         }
                     }
                     Err(_) => {}

@@ -94,12 +94,12 @@ pub struct Bucket<'tx> {
 impl<'tx> Bucket<'tx> {
     /// The value of `key`; `None` where it is absent or a bucket.
     pub fn get(&self, key: &[u8]) -> Result<Option<&'tx [u8]>, Error> {
-        let (_, leaf) = self.leaf_for(key)?;
-        let (index, found) = leaf.search(key);
-        if !found || leaf.is_bucket(index) {
-            return Ok(None);
-        }
-        Ok(Some(leaf.value(index)))
+        let (page, leaf) = self.leaf_for(key)?;
+        let value = || match leaf.search(key)? {
+            (index, true) if !leaf.is_bucket(index) => leaf.value(index).map(Some),
+            _ => Ok(None),
+        };
+        value().map_err(|problem| self.snapshot.map.corrupt(page, problem))
     }
 
     /// A cursor whose next entry is the first one from `from` on, in the order of keys.
@@ -117,14 +117,14 @@ impl<'tx> Bucket<'tx> {
     /// The bucket of this name inside of this one.
     pub fn bucket(&self, name: &[u8]) -> Result<Option<Bucket<'tx>>, Error> {
         let (page, leaf) = self.leaf_for(name)?;
-        let (index, found) = leaf.search(name);
-        if !found || !leaf.is_bucket(index) {
-            return Ok(None);
-        }
-        let parsed = page::parse_bucket(leaf.value(index), index);
-        let (root, sequence) =
-            parsed.map_err(|problem| self.snapshot.map.corrupt(page, problem))?;
-        Ok(Some(Bucket {
+        let parsed = || match leaf.search(name)? {
+            (index, true) if leaf.is_bucket(index) => {
+                page::parse_bucket(leaf.value(index)?, index).map(Some)
+            }
+            _ => Ok(None),
+        };
+        let parsed = parsed().map_err(|problem| self.snapshot.map.corrupt(page, problem))?;
+        Ok(parsed.map(|(root, sequence)| Bucket {
             snapshot: self.snapshot,
             root,
             sequence,
@@ -158,7 +158,11 @@ impl<'tx> Bucket<'tx> {
         for _ in 0..DEPTH_MAX {
             match self.snapshot.page(id)? {
                 Page::Leaf(leaf) => return Ok((id, leaf)),
-                Page::Branch(branch) => id = branch.child(branch.child_for(key)),
+                Page::Branch(branch) => {
+                    let index = branch.child_for(key);
+                    let index = index.map_err(|problem| self.snapshot.map.corrupt(id, problem))?;
+                    id = branch.child(index);
+                }
             }
         }
         Err(self.snapshot.map.corrupt(id, Problem::Depth))

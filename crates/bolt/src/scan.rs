@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
         let meta = self.snapshot.meta;
         let run = map.run(id, meta.high_water)?;
         self.enter(id, run)?;
-        let page = map.page(id, meta.high_water)?;
+        let page = map.page_afresh(id, meta.high_water)?;
         let verified = checksum::verify(run, page.used_bytes(), meta.txid);
         match verified.map_err(|problem| map.corrupt(id, problem))? {
             Some(_txid) => {}
@@ -259,20 +259,23 @@ impl<'a> Walk<'a> {
             self.note_buckets(leaf, *id, task.kind)?;
         }
         match self.scan {
-            Some((_, scan)) if task.kind == Kind::Wanted => self.hand_on(scan, task.run, &leaves),
+            Some((_, scan)) if task.kind == Kind::Wanted => {
+                self.hand_on(scan, task.run, &leaves, &task.leaves)
+            }
             _ => Ok(()),
         }
     }
 
     fn note_buckets(&self, leaf: &Leaf<'a>, id: u64, kind: Kind) -> Result<(), Error> {
+        let corrupt = |problem| self.snapshot.map.corrupt(id, problem);
         for index in 0..leaf.count() {
             if !leaf.is_bucket(index) {
                 continue;
             }
-            let (root, _) = page::parse_bucket(leaf.value(index), index)
-                .map_err(|problem| self.snapshot.map.corrupt(id, problem))?;
+            let (name, value) = leaf.entry(index).map_err(corrupt)?;
+            let (root, _) = page::parse_bucket(value, index).map_err(corrupt)?;
             let wanted = match self.scan {
-                Some((name, scan)) if kind == Kind::Root && leaf.key(index) == name => Some(scan),
+                Some((wanted, scan)) if kind == Kind::Root && name == wanted => Some(scan),
                 _ => None,
             };
             match (root, wanted) {
@@ -285,23 +288,42 @@ impl<'a> Walk<'a> {
                     let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
                     found.push(Tree { root, kind });
                 }
-                (BucketRoot::Inline(leaf), Some(scan)) => self.hand_on(scan, 0, &[leaf])?,
+                (BucketRoot::Inline(leaf), Some(scan)) => self.hand_on(scan, 0, &[leaf], &[id])?,
                 (BucketRoot::Inline(_), None) => {}
             }
         }
         Ok(())
     }
 
-    fn hand_on(&self, scan: &dyn LeafScan, run: usize, leaves: &[Leaf<'a>]) -> Result<(), Error> {
-        let mut entries = leaves.iter().flat_map(|leaf| {
+    /// Hands on the entries of leaves with these ids (for an inline one, the page it is in).
+    fn hand_on(
+        &self,
+        scan: &dyn LeafScan,
+        run: usize,
+        leaves: &[Leaf<'a>],
+        ids: &[u64],
+    ) -> Result<(), Error> {
+        let mut broken = None;
+        let places = leaves.iter().zip(ids).flat_map(|(leaf, id)| {
             let plain = (0..leaf.count()).filter(|index| !leaf.is_bucket(*index));
-            plain.map(|index| leaf.entry(index))
+            plain.map(move |index| (leaf, id, index))
         });
-        scan.leaves(run, &mut entries)
-            .map_err(|problem| Error::Scan {
-                path: self.snapshot.map.path().to_path_buf(),
-                problem,
-            })
+        let mut entries = places.map_while(|(leaf, id, index)| match leaf.entry(index) {
+            Ok(entry) => Some(entry),
+            Err(problem) => {
+                broken = Some(self.snapshot.map.corrupt(*id, problem));
+                None
+            }
+        });
+        let answer = scan.leaves(run, &mut entries);
+        match (broken, answer) {
+            (Some(error), _) => Err(error),
+            (None, Ok(())) => Ok(()),
+            (None, Err(problem)) => {
+                let path = self.snapshot.map.path().to_path_buf();
+                Err(Error::Scan { path, problem })
+            }
+        }
     }
 
     fn free_pages(&self) -> FreeList {

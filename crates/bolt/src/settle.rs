@@ -12,7 +12,7 @@
 use crate::checksum::{self, TRAILER_BYTES, pages_for};
 use crate::error::Error;
 use crate::freelist::FreeList;
-use crate::node::{BranchNode, BucketNode, Item, LeafNode, Link, Memory, Node, Ref, Root};
+use crate::node::{BranchNode, BucketNode, Child, Item, LeafNode, Link, Memory, Node, Ref, Root};
 use crate::page::{
     BRANCH, BUCKET_BYTES, BUCKET_FLAG, COUNT_MAX, ELEMENT_BYTES, HEADER_BYTES, Header, LEAF,
 };
@@ -44,7 +44,7 @@ pub(crate) struct Output<'a> {
     pub(crate) page_size: usize,
     /// First page id not in use, with this commit.
     pub(crate) high_water: u64,
-    /// Free pages from here on are not to be used.
+    /// Free pages from here on are used only where none is left below.
     pub(crate) end: u64,
     pub(crate) buffer: Vec<u8>,
     pub(crate) pages: Vec<Made>,
@@ -62,7 +62,11 @@ impl Output<'_> {
         fill: impl FnOnce(&mut [u8]),
     ) -> u64 {
         let pages = pages_for(used, self.page_size);
-        let id = match self.free.allocate(pages, self.end) {
+        let mut found = self.free.allocate(pages, self.end);
+        if found.is_none() && self.end < self.high_water {
+            found = self.free.allocate(pages, u64::MAX);
+        }
+        let id = match found {
             Some(id) => {
                 self.taken.push((id, pages));
                 id
@@ -176,6 +180,25 @@ impl Cut {
     }
 }
 
+impl Cut {
+    fn new(page_size: usize, fill: f64) -> Cut {
+        Cut {
+            capacity: page_size - TRAILER_BYTES,
+            threshold: (page_size as f64 * fill) as usize,
+        }
+    }
+}
+
+/// Bytes of elements that fit into a page.
+pub(crate) fn capacity(page_size: usize) -> usize {
+    page_size - TRAILER_BYTES - HEADER_BYTES
+}
+
+/// How many leaves a run of elements of these sizes makes where pages are filled to 0.9.
+pub(crate) fn pieces_when_full(sizes: &[usize], page_size: usize) -> usize {
+    Cut::new(page_size, FILL_APPEND).ends(sizes, 1).len()
+}
+
 /// Makes a bucket's pages. Gives its new value, `None` where it did not change. The root bucket of
 /// all (`top`) is never inline.
 pub(crate) fn settle(
@@ -208,13 +231,10 @@ pub(crate) fn settle(
     } else {
         FILL
     };
-    let threshold = (out.page_size as f64 * fill) as usize;
+    let cut = Cut::new(out.page_size, fill);
     let shape = Shape {
-        cut: Cut {
-            capacity: out.page_size - TRAILER_BYTES,
-            threshold,
-        },
-        merge_below: threshold / 2,
+        cut,
+        merge_below: cut.threshold / 2,
     };
     let root = match shape.merge_tree(*root, memory)? {
         Merged::Page(id) => id,
@@ -280,13 +300,7 @@ impl Shape {
                     memory.free(branch.origin);
                     match branch.children.pop().map(|child| child.link) {
                         None => {
-                            return Ok(Merged::Node(Node::Leaf(LeafNode {
-                                origin: None,
-                                items: Vec::new(),
-                                loaded: 0,
-                                intact: true,
-                                shrunk: false,
-                            })));
+                            return Ok(Merged::Node(Node::Leaf(LeafNode::empty())));
                         }
                         Some(Link::Page(id)) => return Ok(Merged::Page(id)),
                         Some(Link::Node(node)) => root = *node,
@@ -313,7 +327,20 @@ impl Shape {
             }
             kept.push(child);
         }
-        branch.children = kept;
+        let mut children: Vec<Child> = Vec::with_capacity(kept.len());
+        for child in kept {
+            match children.last_mut() {
+                Some(left) if left.group() != 0 && left.group() == child.group() => {
+                    let Link::Node(right) = child.link else {
+                        unreachable!("only nodes have one")
+                    };
+                    left.node(memory)?.absorb(*right, memory);
+                    shrunk = true;
+                }
+                _ => children.push(child),
+            }
+        }
+        branch.children = children;
 
         let mut index = 0;
         while index < branch.children.len() && branch.children.len() > 1 {

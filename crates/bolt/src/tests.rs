@@ -1,4 +1,7 @@
 //! Whole-database tests; see the parts.
 
 mod basics;
+mod crash;
+mod damage;
 mod model;
+mod vacuuming;

@@ -50,6 +50,7 @@ fn random_transactions_agree_with_the_model_at_every_page_size() {
                     assert_eq!(&contents(reader), model);
                 }
                 assert_same(&db.begin_read(), &model, &mut random);
+                assert_sound(&db);
             }
             assert_eq!(db.open_reads(), readers.len());
             if random.one_in(25) {

@@ -100,6 +100,13 @@ pub(super) fn assert_same(tx: &ReadTx, model: &Model, random: &mut Random) {
     }
 }
 
+/// That the file has no problems at all.
+pub(super) fn assert_sound(db: &Db) {
+    let check = db.check().unwrap();
+    let findings: Vec<String> = check.findings.iter().map(ToString::to_string).collect();
+    assert!(check.is_ok(), "{findings:#?}");
+}
+
 pub(super) fn random_key(random: &mut Random) -> Vec<u8> {
     // Few enough that keys are met again.
     let len = 1 + random.below(24) as usize;

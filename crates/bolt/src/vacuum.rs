@@ -1,0 +1,548 @@
+//! Giving free space back while the database is in use.
+//!
+//! The tree is walked in the order of its keys, again and again. Each step is a small write
+//! transaction that dirties some leaves, so that commit puts them elsewhere: those that stand
+//! beyond the size which the database would have without holes (`target`), and neighbours that
+//! fit into fewer pages. Commit takes the lowest free pages, and lowers the high-water mark where
+//! the end of the file has become free.
+//!
+//! A run of several pages needs a hole of its size. Where there is none below the target, the
+//! stretch of that size with the fewest pages in use (`window`) is kept from being filled and
+//! emptied first. A run moves in a step of its own, so that nothing else takes its hole.
+//!
+//! Invariant of cutting the file to the high-water mark: both meta pages say durably that nothing
+//! beyond is in use, and no reader's state has a higher mark, so nobody looks there any more.
+
+use crate::commit::{self, Placement, grown_len};
+use crate::db::{Db, Inner, Writer};
+use crate::error::Error;
+use crate::freelist::FreeList;
+use crate::map::Map;
+use crate::node::{BucketNode, Memory};
+use crate::page::{Leaf, Page};
+use crate::settle::{capacity, pieces_when_full};
+use crate::walk::{self, Place, Position, Visitor};
+use crate::write::WriteTx;
+use std::collections::BTreeMap;
+
+/// Passes without a gain after which there is nothing left to do.
+const IDLE_PASSES: u32 = 2;
+
+/// Passes that a window may take until it is given up.
+const WINDOW_PASSES: u32 = 4;
+
+/// Neighbours that are looked at together.
+const GROUP_MAX: usize = 8;
+
+/// Bytes that may be looked at for each byte that may be moved.
+const LOOK_FACTOR: u64 = 8;
+
+/// Pages of the largest window, unless a single run is longer.
+const WINDOW_PAGES: u64 = 4096;
+
+/// Steps at the end that only commit and cut: one per meta page, and the cut.
+const LAST_STEPS: u32 = 3;
+
+/// Runs that a pass remembers.
+const RUNS_MAX: usize = 1 << 16;
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VacuumStep {
+    /// Bytes of the pages that were moved.
+    pub moved_bytes: u64,
+    /// Bytes by which the file became shorter.
+    pub cut_bytes: u64,
+    /// Whether nothing was gained lately: further steps begin from the start. Open readers may be
+    /// the reason.
+    pub done: bool,
+}
+
+/// Where the vacuum stands between two steps.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    position: Position,
+    pass: Option<Pass>,
+    idle_passes: u32,
+    window_passes: u32,
+    /// The lowest high-water mark since the beginning; `None` before.
+    best: Option<u64>,
+    /// Nothing is left to be moved; steps until the end.
+    last_steps: Option<u32>,
+}
+
+/// One walk over the whole tree.
+#[derive(Clone, Debug)]
+struct Pass {
+    /// Pages from here on are to be moved.
+    target: u64,
+    /// Pages that are kept free for runs: first, and number.
+    window: Option<(u64, u64)>,
+    /// Whether the window was empty when the pass began, and so need not be emptied.
+    emptied: bool,
+    /// The longest run that found no hole, in pages, and all of them together.
+    stuck_run: u64,
+    stuck_pages: u64,
+    /// Whether runs from beyond the target moved.
+    runs_moved: bool,
+    /// Runs below the target, some of them at least: they stand in the way of a window.
+    runs_below: BTreeMap<u64, u64>,
+}
+
+/// A page to be written anew.
+struct Touch {
+    bucket: Vec<Vec<u8>>,
+    key: Vec<u8>,
+    id: u64,
+    /// Leaves of one group (above 0) are packed together.
+    group: u32,
+}
+
+impl Db {
+    /// Moves up to about `budget_bytes` (at least one page, or one run of pages) towards the
+    /// beginning of the file, and shortens it where its end is free. Waits for the writer, and
+    /// holds it up for as long as a commit of that size takes.
+    pub fn vacuum_step(&self, budget_bytes: usize) -> Result<VacuumStep, Error> {
+        let mut tx = self.begin_write()?;
+        let cut_bytes = cut(&self.inner, &mut tx)?;
+        let high_water = tx.memory.base.meta.high_water;
+        let mut progress = std::mem::take(&mut tx.writer.vacuum);
+        if let Some(steps) = progress.last_steps {
+            let done = steps == 0 || is_settled(&tx);
+            if !done {
+                tx.writer.vacuum = Progress {
+                    last_steps: Some(steps - 1),
+                    ..progress
+                };
+                commit::commit(
+                    tx,
+                    Placement::Below {
+                        end: high_water,
+                        avoid: None,
+                    },
+                )?;
+            }
+            return Ok(VacuumStep {
+                cut_bytes,
+                done,
+                moved_bytes: 0,
+            });
+        }
+
+        let begun = progress.pass.take();
+        let mut pass = begun.unwrap_or_else(|| progress.begin(&tx.writer.free, high_water));
+        let mut plan = Plan::new(
+            &mut pass,
+            &tx.writer.free,
+            &tx.memory.base.map,
+            budget_bytes,
+        );
+        let at_end = walk::walk(&tx.memory.base, &mut progress.position, &mut plan)?;
+        let Plan {
+            touches,
+            moved,
+            come_back,
+            alone,
+            stuck_run,
+            stuck_pages,
+            runs_below,
+            ..
+        } = plan;
+        let at_end = at_end && come_back.is_none();
+        if let Some(position) = come_back {
+            progress.position = position;
+        }
+        let run_moves = alone && !touches.is_empty();
+        pass.runs_moved |= run_moves && touches.keys().all(|id| *id >= pass.target);
+        pass.stuck_run = stuck_run;
+        pass.stuck_pages = stuck_pages;
+        pass.runs_below = runs_below;
+        let (target, window) = (pass.target, pass.window);
+        if at_end {
+            progress.end(&pass, &tx.writer.free, high_water);
+        } else {
+            progress.pass = Some(pass);
+        }
+        tx.writer.vacuum = progress;
+
+        let tail = tx.writer.free.tail_start(high_water);
+        if !touches.is_empty() || tail < high_water {
+            for touch in touches.into_values() {
+                touch_page(&mut tx.root, &tx.memory, &touch)?;
+            }
+            let avoid = if run_moves { None } else { window };
+            commit::commit(tx, Placement::Below { end: target, avoid })?;
+        }
+        Ok(VacuumStep {
+            cut_bytes,
+            done: false,
+            moved_bytes: moved,
+        })
+    }
+}
+
+/// Whether neither a commit nor a cut would make the file shorter.
+fn is_settled(tx: &WriteTx<'_>) -> bool {
+    let high_water = tx.memory.base.meta.high_water;
+    tx.writer.free.tail_start(high_water) == high_water && tx.writer.other_high_water <= high_water
+}
+
+/// Opens a page up so that commit writes it anew.
+fn touch_page(root: &mut BucketNode, memory: &Memory, touch: &Touch) -> Result<(), Error> {
+    let mut bucket = root;
+    for name in &touch.bucket {
+        bucket.append_only = true;
+        bucket = bucket.child(memory, name)?.ok_or(Error::BucketMissing)?;
+    }
+    bucket.append_only = true;
+    bucket.rewrite(memory, &touch.key, touch.id, touch.group)
+}
+
+/// Shortens the file to its high-water mark where that is allowed and worth it.
+fn cut(db: &Inner, tx: &mut WriteTx<'_>) -> Result<u64, Error> {
+    let high_water = tx.memory.base.meta.high_water;
+    let len = tx.memory.base.meta.bytes();
+    let writer: &mut Writer = &mut tx.writer;
+    if writer.other_high_water > high_water || writer.file_len <= grown_len(len) {
+        return Ok(0);
+    }
+    // No state with a higher mark can be opened any more: the newest one is this.
+    if db
+        .shared()
+        .readers
+        .values()
+        .any(|readers| readers.high_water > high_water)
+    {
+        return Ok(0);
+    }
+    let before = writer.file_len;
+    db.file
+        .set_len(len)
+        .map_err(|source| db.io("cutting the file", source))?;
+    writer.file_len = len;
+    db.file
+        .sync_data()
+        .map_err(|source| db.poison("syncing the cut", source))?;
+    Ok(before - len)
+}
+
+impl Progress {
+    fn begin(&mut self, free: &FreeList, high_water: u64) -> Pass {
+        self.position = Position::default();
+        self.best.get_or_insert(high_water);
+        let holes = free.free_pages() + free.pending_pages();
+        Pass {
+            target: high_water - holes,
+            window: None,
+            emptied: false,
+            stuck_run: 0,
+            stuck_pages: 0,
+            runs_moved: false,
+            runs_below: BTreeMap::new(),
+        }
+    }
+
+    /// Ends a pass, and begins another one or the last steps.
+    fn end(&mut self, pass: &Pass, free: &FreeList, high_water: u64) {
+        let tail = free.tail_start(high_water);
+        if self.best.is_none_or(|best| tail < best) {
+            self.best = Some(tail);
+            self.idle_passes = 0;
+            self.window_passes = 0;
+        } else {
+            self.idle_passes += 1;
+        }
+        if pass.runs_moved {
+            // Where they stand now is for the next pass to see.
+            self.idle_passes = 0;
+            self.window_passes = 0;
+        }
+        let mut next = self.begin(free, high_water);
+        if pass.stuck_run > 0 && !pass.runs_moved && self.window_passes < WINDOW_PASSES {
+            self.window_passes += 1;
+            let end = next.target;
+            // One that is being emptied stays, until it is used.
+            next.window = pass
+                .window
+                .filter(|(start, len)| *len >= pass.stuck_run && start + len <= end);
+            let runs: Vec<(u64, u64)> = pass
+                .runs_below
+                .iter()
+                .map(|(start, len)| (*start, *len))
+                .collect();
+            // For all that is stuck, or else for some of it.
+            let mut len = pass.stuck_pages.min(WINDOW_PAGES);
+            while next.window.is_none() && len >= pass.stuck_run {
+                next.window = emptiest(free, &runs, len, end);
+                len /= 2;
+            }
+            if next.window.is_none() {
+                next.window = emptiest(free, &runs, pass.stuck_run, end);
+            }
+            if let Some((start, len)) = next.window {
+                next.emptied = free.is_free(start, len);
+                self.idle_passes = 0;
+            }
+        }
+        if self.idle_passes >= IDLE_PASSES {
+            *self = Progress {
+                last_steps: Some(LAST_STEPS),
+                ..Progress::default()
+            };
+        } else {
+            self.pass = Some(next);
+        }
+    }
+}
+
+/// Sums over the free pages from the beginning of the file.
+struct FreeSums {
+    /// Where a free run starts, its length, and the free pages before it.
+    runs: Vec<(u64, u64, u64)>,
+}
+
+impl FreeSums {
+    fn new(free: &FreeList) -> FreeSums {
+        let mut before = 0;
+        let runs = free.runs().map(|(start, len)| {
+            let run = (start, len, before);
+            before += len;
+            run
+        });
+        FreeSums {
+            runs: runs.collect(),
+        }
+    }
+
+    /// Free pages below `end`.
+    fn below(&self, end: u64) -> u64 {
+        let count = self.runs.partition_point(|(start, _, _)| *start < end);
+        match self.runs[..count].last() {
+            Some((start, len, before)) => before + (*len).min(end - start),
+            None => 0,
+        }
+    }
+}
+
+/// The stretch of `len` pages below `end` with the most free pages, and without any of the pages
+/// of `runs`, which are in ascending order.
+fn emptiest(free: &FreeList, runs: &[(u64, u64)], len: u64, end: u64) -> Option<(u64, u64)> {
+    let sums = FreeSums::new(free);
+    let holes = sums.runs.iter().map(|(start, _, _)| *start);
+    let behind_runs = runs.iter().map(|(start, pages)| start + pages);
+    let mut best: Option<(u64, u64)> = None;
+    let before_runs = runs.iter().map(|(start, _)| start.saturating_sub(len));
+    for start in holes.chain(behind_runs).chain(before_runs).chain([2]) {
+        if start < 2 || start + len > end {
+            continue;
+        }
+        let next = runs.partition_point(|(run, _)| *run < start);
+        let meets_next = runs.get(next).is_some_and(|(run, _)| *run < start + len);
+        let meets_before = next > 0 && runs[next - 1].0 + runs[next - 1].1 > start;
+        if meets_next || meets_before {
+            continue;
+        }
+        let count = sums.below(start + len) - sums.below(start);
+        if best.is_none_or(|(_, most)| count > most) {
+            best = Some((start, count));
+        }
+    }
+    best.map(|(start, _)| (start, len))
+}
+
+/// Chooses the pages of one step.
+struct Plan<'a> {
+    target: u64,
+    /// Pages to be emptied: first, and number.
+    to_empty: Option<(u64, u64)>,
+    free: &'a FreeList,
+    map: &'a Map,
+    /// Single pages that find a place below the target.
+    room: u64,
+    page_size: u64,
+    budget: u64,
+    moved: u64,
+    looked: u64,
+    touches: BTreeMap<u64, Touch>,
+    groups: u32,
+    /// Leaves next to each other below one branch that might be packed.
+    neighbours: Vec<Neighbour>,
+    /// A run moves, now or in the next step, and nothing else with it.
+    alone: bool,
+    /// Where the next step is to begin, if not where the walk ends.
+    come_back: Option<Position>,
+    stuck_run: u64,
+    stuck_pages: u64,
+    runs_below: BTreeMap<u64, u64>,
+}
+
+struct Neighbour {
+    parent: u64,
+    id: u64,
+    key: Vec<u8>,
+    /// Bytes of each element.
+    sizes: Vec<usize>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(pass: &mut Pass, free: &'a FreeList, map: &'a Map, budget_bytes: usize) -> Plan<'a> {
+        let in_window = pass.window.map_or(0, |(start, len)| {
+            free.free_pages_below(start + len) - free.free_pages_below(start)
+        });
+        Plan {
+            target: pass.target,
+            to_empty: pass.window.filter(|_| !pass.emptied),
+            free,
+            room: free.free_pages_below(pass.target).saturating_sub(in_window),
+            map,
+            page_size: map.page_size() as u64,
+            budget: budget_bytes as u64,
+            moved: 0,
+            looked: 0,
+            touches: BTreeMap::new(),
+            groups: 0,
+            neighbours: Vec::new(),
+            alone: false,
+            come_back: None,
+            stuck_run: pass.stuck_run,
+            stuck_pages: pass.stuck_pages,
+            runs_below: std::mem::take(&mut pass.runs_below),
+        }
+    }
+
+    fn must_move(&self, id: u64, pages: u64) -> bool {
+        let in_window = self
+            .to_empty
+            .is_some_and(|(start, len)| id < start + len && start < id + pages);
+        id >= self.target || in_window
+    }
+
+    fn touch(&mut self, place: &Place<'_>, key: Vec<u8>, pages: u64, group: u32) {
+        let id = place.id;
+        let bucket = place.bucket.to_vec();
+        let before = self.touches.insert(
+            id,
+            Touch {
+                bucket,
+                key,
+                id,
+                group,
+            },
+        );
+        if before.is_none() {
+            self.moved += pages * self.page_size;
+        }
+    }
+
+    /// A page of a run: moves alone, if it has somewhere to go.
+    fn run(&mut self, place: &Place<'_>, key: Vec<u8>, pages: u64) {
+        if !self.free.has_run(pages, self.target) {
+            self.stuck_run = self.stuck_run.max(pages);
+            self.stuck_pages += pages;
+            return;
+        }
+        if self.touches.is_empty() {
+            self.touch(place, key, pages, 0);
+        } else {
+            let mut position = place.bucket.to_vec();
+            position.push(key);
+            self.come_back = Some(Position(position));
+        }
+        self.alone = true;
+    }
+
+    /// Packs neighbours that fit into fewer pages.
+    fn group(&mut self, place: &Place<'_>, leaf: &Leaf<'_>, key: Vec<u8>) {
+        let page_size = self.page_size as usize;
+        if self
+            .neighbours
+            .first()
+            .is_some_and(|first| first.parent != place.parent)
+        {
+            self.neighbours.clear();
+        }
+        let sizes = (0..leaf.count()).map(|index| {
+            let (_, key_len, value_len) = leaf.entry_at(index);
+            crate::page::ELEMENT_BYTES + key_len + value_len
+        });
+        self.neighbours.push(Neighbour {
+            parent: place.parent,
+            id: place.id,
+            key,
+            sizes: sizes.collect(),
+        });
+        let count = self.neighbours.len();
+        if count < 2 {
+            return;
+        }
+        let sizes: Vec<usize> = self
+            .neighbours
+            .iter()
+            .flat_map(|leaf| leaf.sizes.iter().copied())
+            .collect();
+        let total: usize = sizes.iter().sum();
+        if total < (count - 1) * capacity(page_size) && pieces_when_full(&sizes, page_size) < count
+        {
+            self.groups += 1;
+            let group = self.groups;
+            for leaf in std::mem::take(&mut self.neighbours) {
+                let place = Place {
+                    bucket: place.bucket,
+                    parent: leaf.parent,
+                    id: leaf.id,
+                };
+                self.touch(&place, leaf.key, 1, group);
+            }
+        } else if count == GROUP_MAX {
+            self.neighbours.remove(0);
+        }
+    }
+}
+
+impl Visitor for Plan<'_> {
+    fn visit(
+        &mut self,
+        place: &Place<'_>,
+        page: Result<(&[u8], Page<'_>), Error>,
+    ) -> Result<(), Error> {
+        let (run, page) = page?;
+        if self.alone {
+            return Ok(());
+        }
+        let pages = run.len() as u64 / self.page_size;
+        self.looked += self.page_size;
+        let key = match page {
+            Page::Leaf(leaf) if leaf.count() == 0 => Ok(&[][..]),
+            Page::Leaf(leaf) => leaf.key(0),
+            Page::Branch(branch) => branch.key(0),
+        };
+        let key = key
+            .map_err(|problem| self.map.corrupt(place.id, problem))?
+            .to_vec();
+        if pages > 1 {
+            self.neighbours.clear();
+            if self.must_move(place.id, pages) {
+                self.run(place, key, pages);
+            } else if self.runs_below.len() < RUNS_MAX {
+                self.runs_below.insert(place.id, pages);
+            }
+            return Ok(());
+        }
+        if self.must_move(place.id, 1) && (self.touches.len() as u64) < self.room {
+            self.touch(place, key.clone(), 1, 0);
+        }
+        match page {
+            Page::Leaf(leaf) if place.parent != 0 && leaf.count() > 0 => {
+                self.group(place, &leaf, key);
+            }
+            Page::Leaf(_) | Page::Branch(_) => self.neighbours.clear(),
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.alone
+            || self.moved >= self.budget
+            || self.looked >= self.budget.saturating_mul(LOOK_FACTOR)
+    }
+}
