@@ -63,6 +63,8 @@ pub struct VacuumStep {
 pub(crate) struct Progress {
     position: Position,
     pass: Option<Pass>,
+    /// The walk came to a run that is to be moved now, before anything else.
+    run_first: bool,
     idle_passes: u32,
     window_passes: u32,
     /// The lowest high-water mark since the beginning; `None` before.
@@ -131,12 +133,14 @@ impl Db {
 
         let begun = progress.pass.take();
         let mut pass = begun.unwrap_or_else(|| progress.begin(&tx.writer.free, high_water));
+        let run_first = std::mem::take(&mut progress.run_first);
         let mut plan = Plan::new(
             &mut pass,
             &tx.writer.free,
             &tx.memory.base.map,
             budget_bytes,
         );
+        plan.run_first = run_first;
         let at_end = walk::walk(&tx.memory.base, &mut progress.position, &mut plan)?;
         let Plan {
             touches,
@@ -151,6 +155,7 @@ impl Db {
         let at_end = at_end && come_back.is_none();
         if let Some(position) = come_back {
             progress.position = position;
+            progress.run_first = true;
         }
         let run_moves = alone && !touches.is_empty();
         pass.runs_moved |= run_moves && touches.keys().all(|id| *id >= pass.target);
@@ -369,6 +374,8 @@ struct Plan<'a> {
     neighbours: Vec<Neighbour>,
     /// A run moves, now or in the next step, and nothing else with it.
     alone: bool,
+    /// Nothing but a run moves.
+    run_first: bool,
     /// Where the next step is to begin, if not where the walk ends.
     come_back: Option<Position>,
     stuck_run: u64,
@@ -403,6 +410,7 @@ impl<'a> Plan<'a> {
             groups: 0,
             neighbours: Vec::new(),
             alone: false,
+            run_first: false,
             come_back: None,
             stuck_run: pass.stuck_run,
             stuck_pages: pass.stuck_pages,
@@ -526,6 +534,9 @@ impl Visitor for Plan<'_> {
             } else if self.runs_below.len() < RUNS_MAX {
                 self.runs_below.insert(place.id, pages);
             }
+            return Ok(());
+        }
+        if self.run_first {
             return Ok(());
         }
         if self.must_move(place.id, 1) && (self.touches.len() as u64) < self.room {
