@@ -1,7 +1,10 @@
 //! Elections: who asks, who is asked, and what becomes of the answers.
 //!
 //! A candidate votes for itself like anyone else: by a message to itself that waits until the vote
-//! is durable.
+//! is durable. It asks the others meanwhile.
+//!
+//! Invariant: who leads a term has its own vote for it on disk (stricter than etcd raft, which with
+//! asynchronous writes can let a member lead the same term twice).
 
 use bytes::Bytes;
 
@@ -302,6 +305,10 @@ impl<S: Storage> Raft<S> {
             "{id:x} has received {granted} {kind} votes and {refused} vote rejections"
         );
         match result {
+            // The others' votes may suffice before our own is durable. To lead now, and to forget
+            // it in a crash, would mean to ask for the same votes in the same term once more, get
+            // them, and lead the term a second time with another log.
+            VoteResult::Won if self.role == Role::Candidate && !self.tracker.has_vote(id) => {}
             VoteResult::Won if self.role == Role::PreCandidate => {
                 self.campaign_as(Campaign::Election);
             }

@@ -389,6 +389,7 @@ impl<S: Storage> Raft<S> {
         self.pending_conf_index = 0;
         self.uncommitted_size = 0;
         self.read_only = ReadOnly::default();
+        self.early_reads.clear();
     }
 
     pub(crate) fn become_follower(&mut self, term: u64, lead: u64) {

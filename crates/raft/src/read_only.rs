@@ -41,6 +41,10 @@ impl ReadOnly {
         true
     }
 
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     fn end(&self) -> u64 {
         self.confirmed + self.waiting.len() as u64
     }
@@ -82,13 +86,13 @@ impl ReadOnly {
 
 /// What a leader does with read index requests.
 impl<S: Storage> Raft<S> {
+    /// Takes a request. One that comes before the first commit of the term waits for that: until
+    /// then the commit index may be behind what the last leader has answered for, for a lone voter
+    /// too.
     pub(crate) fn take_read(&mut self, request: Message) {
-        if self.tracker.is_singleton() {
-            self.answer_read(request, self.log.committed);
-        } else if self.has_committed_in_term() {
-            self.start_read(request);
+        if self.has_committed_in_term() {
+            self.start_reads(vec![request]);
         } else if self.early_reads.len() < WAITING_READS_MAX {
-            // The commit index may be behind what the last leader answered for.
             self.early_reads.push(request);
         } else {
             self.note_read_dropped();
@@ -109,18 +113,25 @@ impl<S: Storage> Raft<S> {
         self.log.term_or_zero(self.log.committed) == self.term
     }
 
-    fn start_read(&mut self, request: Message) {
-        match self.config.read_only {
-            ReadOnlyOption::Safe => {
-                if !self.read_only.add(request, self.log.committed) {
-                    self.note_read_dropped();
-                    return;
+    /// Asks, in one round, for as many as came together. A leader that is the only voter has its
+    /// quorum at once; one that was removed, and leads on for a while, has not.
+    fn start_reads(&mut self, requests: Vec<Message>) {
+        let index = self.log.committed;
+        for request in requests {
+            match self.config.read_only {
+                ReadOnlyOption::LeaseBased => self.answer_read(request, index),
+                ReadOnlyOption::Safe => {
+                    if !self.read_only.add(request, index) {
+                        self.note_read_dropped();
+                    }
                 }
-                let context = self.read_only.heartbeat_context();
-                self.read_only.receive_ack(self.config.id, &context);
-                self.broadcast_heartbeat();
             }
-            ReadOnlyOption::LeaseBased => self.answer_read(request, self.log.committed),
+        }
+        let context = self.read_only.heartbeat_context();
+        self.read_only.receive_ack(self.config.id, &context);
+        self.answer_confirmed_reads();
+        if self.read_only.is_waiting() {
+            self.broadcast_heartbeat();
         }
     }
 
@@ -140,18 +151,20 @@ impl<S: Storage> Raft<S> {
         if self.early_reads.is_empty() || !self.has_committed_in_term() {
             return;
         }
-        for request in std::mem::take(&mut self.early_reads) {
-            self.start_read(request);
-        }
+        let requests = std::mem::take(&mut self.early_reads);
+        self.start_reads(requests);
     }
 
     /// Takes a heartbeat's answer that carries a context.
     pub(crate) fn confirm_reads(&mut self, message: &Message) {
         self.read_only.receive_ack(message.from, &message.context);
-        let confirmed = self
-            .read_only
-            .take_confirmed(&self.tracker.membership.voters);
-        for (request, index) in confirmed {
+        self.answer_confirmed_reads();
+    }
+
+    /// Answers what the voters in force have confirmed.
+    pub(crate) fn answer_confirmed_reads(&mut self) {
+        let voters = &self.tracker.membership.voters;
+        for (request, index) in self.read_only.take_confirmed(voters) {
             self.answer_read(request, index);
         }
     }

@@ -139,6 +139,7 @@ impl<S: Storage> Raft<S> {
             return state;
         }
         if self.maybe_commit() {
+            self.release_early_reads();
             self.broadcast_append();
         } else {
             // New members need not wait for a heartbeat to be probed.
@@ -146,6 +147,8 @@ impl<S: Storage> Raft<S> {
                 self.maybe_send_append(to, false);
             }
         }
+        // Fewer voters may have confirmed more.
+        self.answer_confirmed_reads();
         if self.transferee != NONE && !self.tracker.membership.voters.contains(self.transferee) {
             self.transferee = NONE;
         }

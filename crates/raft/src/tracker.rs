@@ -97,11 +97,6 @@ impl Tracker {
         }
     }
 
-    /// Whether there is one voter alone.
-    pub fn is_singleton(&self) -> bool {
-        self.membership.voters.incoming.len() == 1 && !self.membership.voters.is_joint()
-    }
-
     /// The highest index that a quorum has.
     pub fn committed(&self) -> u64 {
         let matched = |id| self.progress.get(&id).map(|progress| progress.matched);
@@ -128,6 +123,11 @@ impl Tracker {
         if self.progress.contains_key(&id) {
             self.votes.entry(id).or_insert(granted);
         }
+    }
+
+    /// Whether `id` has voted in this count.
+    pub fn has_vote(&self, id: u64) -> bool {
+        self.votes.contains_key(&id)
     }
 
     /// Granted, refused, and what follows from them.

@@ -195,6 +195,33 @@ fn a_conf_change_that_a_snapshot_has_overtaken_changes_nothing() {
     );
 }
 
+/// Else a crash could make it lead the same term twice.
+#[test]
+fn nobody_leads_before_the_own_vote_is_durable() {
+    let mut raft = member(1, &[1, 2, 3]);
+    raft.campaign().unwrap();
+    let output = raft.ready();
+    assert_eq!(output.messages.len(), 2);
+    raft.step(from(2, MessageKind::VoteResp, 2)).unwrap();
+    raft.step(from(3, MessageKind::VoteResp, 2)).unwrap();
+    assert_eq!(raft.soft_state().role, Role::Candidate);
+    finish(&mut raft, output.append.unwrap());
+    assert_eq!(raft.soft_state().role, Role::Leader);
+}
+
+#[test]
+fn a_lone_voter_answers_reads_after_its_first_commit() {
+    let mut raft = member(1, &[1]);
+    raft.campaign().unwrap();
+    let vote = raft.ready().append.unwrap();
+    finish(&mut raft, vote);
+    raft.read_index(Bytes::from_static(b"r"));
+    let job = raft.ready();
+    assert!(job.read_states.is_empty());
+    finish(&mut raft, job.append.unwrap());
+    assert_eq!(raft.ready().read_states[0].index, 2);
+}
+
 /// Votes would be counted by a configuration that is over.
 #[test]
 fn nobody_campaigns_before_a_committed_conf_change_is_applied() {
