@@ -116,7 +116,20 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
         });
     }
 
+    memory.freed.sort_unstable_by_key(|run| run.start);
+    for pair in memory.freed.windows(2) {
+        let end = pair[0].start + pair[0].len;
+        assert!(
+            end <= pair[1].start,
+            "page {} is freed twice",
+            pair[1].start
+        );
+    }
     pages.sort_unstable_by_key(|page| page.id);
+    for pair in pages.windows(2) {
+        let end = pair[0].id + pair[0].len as u64 / u64::from(db.page_size);
+        assert!(end <= pair[1].id, "page {} is written twice", pair[1].id);
+    }
     grow(db, writer, high_water).map_err(|error| give_back(writer, error))?;
     write_pages(db, &buffer, &pages).map_err(|error| give_back(writer, error))?;
     let map = larger_map(db, &memory.base, high_water).map_err(|error| give_back(writer, error))?;

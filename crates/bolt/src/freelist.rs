@@ -137,12 +137,20 @@ impl FreeList {
         Some(start)
     }
 
-    /// Whether a run of `len` pages ends at `end` or before it.
-    pub(crate) fn has_run(&self, len: u64, end: u64) -> bool {
-        let candidates = self.free.range(self.no_fit_below[class(len)]..);
-        candidates
+    /// Whether `len` free pages in a row end at `end` or before it, without those of `avoid`
+    /// (first, and number).
+    pub(crate) fn has_run(&self, len: u64, end: u64, avoid: Option<(u64, u64)>) -> bool {
+        let (hole, hole_end) =
+            avoid.map_or((u64::MAX, u64::MAX), |(start, len)| (start, start + len));
+        self.free
+            .range(self.no_fit_below[class(len)]..)
             .take_while(|(start, _)| *start + len <= end)
-            .any(|(_, run)| *run >= len)
+            .any(|(start, run)| {
+                let run_end = (start + run).min(end);
+                let below = run_end.min(hole).saturating_sub(*start);
+                let above = run_end.saturating_sub(hole_end.max(*start));
+                below >= len || above >= len
+            })
     }
 
     /// Whether all pages `start..start + len` are free.
@@ -340,8 +348,11 @@ mod tests {
         list.add(8, 4);
         assert_eq!(list.tail_start(12), 8);
         assert_eq!(list.tail_start(13), 13);
-        assert!(list.has_run(4, 12) && !list.has_run(4, 11) && !list.has_run(5, 99));
-        assert!(!list.has_run(4, 2));
+        assert!(list.has_run(4, 12, None) && !list.has_run(4, 11, None));
+        assert!(!list.has_run(5, 99, None) && !list.has_run(4, 2, None));
+        assert!(list.has_run(2, 12, Some((8, 2))) && !list.has_run(3, 12, Some((8, 2))));
+        assert!(list.has_run(3, 12, Some((11, 9))) && !list.has_run(3, 12, Some((10, 1))));
+        assert!(list.has_run(4, 12, Some((12, 9))) && list.has_run(4, 12, Some((2, 6))));
         assert!(list.is_free(9, 3) && !list.is_free(9, 4) && !list.is_free(7, 2));
         let mut carved = list.clone();
         assert_eq!(carved.carve(3, 6), [(5, 1), (8, 1)]);

@@ -683,7 +683,20 @@ impl BucketNode {
         Ok(self.open.get_mut(name))
     }
 
-    /// Every page of the base that belongs to it and to its buckets.
+    /// Opens the leaves up that hold its opened buckets, and so on inside of those: [`Self::pages`]
+    /// then takes these buckets as they are now, not as they are in the base.
+    pub(crate) fn open_to_buckets(&mut self, memory: &Memory) -> Result<(), Error> {
+        let names: Vec<Vec<u8>> = self.open.keys().cloned().collect();
+        for name in names {
+            self.leaf(memory, &name)?;
+        }
+        for child in self.open.values_mut() {
+            child.open_to_buckets(memory)?;
+        }
+        Ok(())
+    }
+
+    /// Every page of the base that belongs to it and to its buckets and was not freed.
     pub(crate) fn pages(&self, memory: &Memory) -> Result<Vec<Origin>, Error> {
         let mut pages = Vec::new();
         match &self.root {

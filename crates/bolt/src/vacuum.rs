@@ -10,6 +10,9 @@
 //! stretch of that size with the fewest pages in use (`window`) is kept from being filled and
 //! emptied first. A run moves in a step of its own, so that nothing else takes its hole.
 //!
+//! It ends because the high-water mark falls, or a run comes below the target, only so often; what
+//! else happens is limited by [`IDLE_PASSES`] and [`WINDOW_PASSES`].
+//!
 //! Invariant of cutting the file to the high-water mark: both meta pages say durably that nothing
 //! beyond is in use, and no reader's state has a higher mark, so nobody looks there any more.
 
@@ -23,13 +26,13 @@ use crate::page::{Leaf, Page};
 use crate::settle::{capacity, pieces_when_full};
 use crate::walk::{self, Place, Position, Visitor};
 use crate::write::WriteTx;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Passes without a gain after which there is nothing left to do.
 const IDLE_PASSES: u32 = 2;
 
 /// Passes that a window may take until it is given up.
-const WINDOW_PASSES: u32 = 4;
+const WINDOW_PASSES: u32 = 8;
 
 /// Neighbours that are looked at together.
 const GROUP_MAX: usize = 8;
@@ -67,6 +70,8 @@ pub(crate) struct Progress {
     run_first: bool,
     idle_passes: u32,
     window_passes: u32,
+    /// Runs that could not be moved out of a window; forgotten with the next gain.
+    immovable: BTreeSet<u64>,
     /// The lowest high-water mark since the beginning; `None` before.
     best: Option<u64>,
     /// Nothing is left to be moved; steps until the end.
@@ -85,7 +90,7 @@ struct Pass {
     /// The longest run that found no hole, in pages, and all of them together.
     stuck_run: u64,
     stuck_pages: u64,
-    /// Whether runs from beyond the target moved.
+    /// Whether runs moved from beyond the target to below.
     runs_moved: bool,
     /// Runs below the target, some of them at least: they stand in the way of a window.
     runs_below: BTreeMap<u64, u64>,
@@ -146,10 +151,12 @@ impl Db {
             touches,
             moved,
             come_back,
-            alone,
             stuck_run,
             stuck_pages,
             runs_below,
+            immovable,
+            run_to,
+            reaches_target,
             ..
         } = plan;
         let at_end = at_end && come_back.is_none();
@@ -157,12 +164,12 @@ impl Db {
             progress.position = position;
             progress.run_first = true;
         }
-        let run_moves = alone && !touches.is_empty();
-        pass.runs_moved |= run_moves && touches.keys().all(|id| *id >= pass.target);
+        progress.immovable.extend(immovable);
+        pass.runs_moved |= reaches_target;
         pass.stuck_run = stuck_run;
         pass.stuck_pages = stuck_pages;
         pass.runs_below = runs_below;
-        let (target, window) = (pass.target, pass.window);
+        let (end, avoid) = run_to.unwrap_or((pass.target, pass.window));
         if at_end {
             progress.end(&pass, &tx.writer.free, high_water);
         } else {
@@ -175,8 +182,7 @@ impl Db {
             for touch in touches.into_values() {
                 touch_page(&mut tx.root, &tx.memory, &touch)?;
             }
-            let avoid = if run_moves { None } else { window };
-            commit::commit(tx, Placement::Below { end: target, avoid })?;
+            commit::commit(tx, Placement::Below { end, avoid })?;
         }
         Ok(VacuumStep {
             cut_bytes,
@@ -252,6 +258,7 @@ impl Progress {
         let tail = free.tail_start(high_water);
         if self.best.is_none_or(|best| tail < best) {
             self.best = Some(tail);
+            self.immovable.clear();
             self.idle_passes = 0;
             self.window_passes = 0;
         } else {
@@ -266,23 +273,24 @@ impl Progress {
         if pass.stuck_run > 0 && !pass.runs_moved && self.window_passes < WINDOW_PASSES {
             self.window_passes += 1;
             let end = next.target;
-            // One that is being emptied stays, until it is used.
-            next.window = pass
-                .window
-                .filter(|(start, len)| *len >= pass.stuck_run && start + len <= end);
-            let runs: Vec<(u64, u64)> = pass
+            let obstacles: Vec<(u64, u64)> = pass
                 .runs_below
                 .iter()
                 .map(|(start, len)| (*start, *len))
+                .filter(|(start, len)| *len >= pass.stuck_run || self.immovable.contains(start))
                 .collect();
+            // One that is being emptied stays, until it is used.
+            next.window = pass.window.filter(|&(start, len)| {
+                len >= pass.stuck_run && start + len <= end && !meets(&obstacles, start, len)
+            });
             // For all that is stuck, or else for some of it.
             let mut len = pass.stuck_pages.min(WINDOW_PAGES);
             while next.window.is_none() && len >= pass.stuck_run {
-                next.window = emptiest(free, &runs, len, end);
+                next.window = emptiest(free, &obstacles, len, end);
                 len /= 2;
             }
             if next.window.is_none() {
-                next.window = emptiest(free, &runs, pass.stuck_run, end);
+                next.window = emptiest(free, &obstacles, pass.stuck_run, end);
             }
             if let Some((start, len)) = next.window {
                 next.emptied = free.is_free(start, len);
@@ -329,6 +337,14 @@ impl FreeSums {
     }
 }
 
+/// Whether any of `runs`, which are in ascending order, has pages in `start..start + len`.
+fn meets(runs: &[(u64, u64)], start: u64, len: u64) -> bool {
+    let next = runs.partition_point(|(run, _)| *run < start);
+    let meets_next = runs.get(next).is_some_and(|(run, _)| *run < start + len);
+    let meets_before = next > 0 && runs[next - 1].0 + runs[next - 1].1 > start;
+    meets_next || meets_before
+}
+
 /// The stretch of `len` pages below `end` with the most free pages, and without any of the pages
 /// of `runs`, which are in ascending order.
 fn emptiest(free: &FreeList, runs: &[(u64, u64)], len: u64, end: u64) -> Option<(u64, u64)> {
@@ -338,13 +354,7 @@ fn emptiest(free: &FreeList, runs: &[(u64, u64)], len: u64, end: u64) -> Option<
     let mut best: Option<(u64, u64)> = None;
     let before_runs = runs.iter().map(|(start, _)| start.saturating_sub(len));
     for start in holes.chain(behind_runs).chain(before_runs).chain([2]) {
-        if start < 2 || start + len > end {
-            continue;
-        }
-        let next = runs.partition_point(|(run, _)| *run < start);
-        let meets_next = runs.get(next).is_some_and(|(run, _)| *run < start + len);
-        let meets_before = next > 0 && runs[next - 1].0 + runs[next - 1].1 > start;
-        if meets_next || meets_before {
+        if start < 2 || start + len > end || meets(runs, start, len) {
             continue;
         }
         let count = sums.below(start + len) - sums.below(start);
@@ -381,6 +391,12 @@ struct Plan<'a> {
     stuck_run: u64,
     stuck_pages: u64,
     runs_below: BTreeMap<u64, u64>,
+    /// Runs in the window that have nowhere to go.
+    immovable: BTreeSet<u64>,
+    /// Where the run of this step goes: below the first, and not into the second.
+    run_to: Option<(u64, Option<(u64, u64)>)>,
+    /// Whether it goes from beyond the target to below.
+    reaches_target: bool,
 }
 
 struct Neighbour {
@@ -415,6 +431,9 @@ impl<'a> Plan<'a> {
             stuck_run: pass.stuck_run,
             stuck_pages: pass.stuck_pages,
             runs_below: std::mem::take(&mut pass.runs_below),
+            immovable: BTreeSet::new(),
+            run_to: None,
+            reaches_target: false,
         }
     }
 
@@ -442,15 +461,32 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A page of a run: moves alone, if it has somewhere to go.
+    /// A run that is to move: alone, and only if it has somewhere to go.
     fn run(&mut self, place: &Place<'_>, key: Vec<u8>, pages: u64) {
-        if !self.free.has_run(pages, self.target) {
-            self.stuck_run = self.stuck_run.max(pages);
-            self.stuck_pages += pages;
+        // From beyond the target, any lower place is a gain.
+        let beyond = place.id >= self.target;
+        let (end, avoid) = if beyond {
+            (place.id, None)
+        } else {
+            (self.target, self.to_empty)
+        };
+        if !self.free.has_run(pages, end, avoid) {
+            if beyond {
+                self.stuck_run = self.stuck_run.max(pages);
+                self.stuck_pages += pages;
+            } else {
+                self.immovable.insert(place.id);
+            }
             return;
         }
         if self.touches.is_empty() {
             self.touch(place, key, pages, 0);
+            self.run_to = Some((end, avoid));
+            self.reaches_target = beyond && self.free.has_run(pages, self.target, None);
+            if beyond && !self.reaches_target {
+                self.stuck_run = self.stuck_run.max(pages);
+                self.stuck_pages += pages;
+            }
         } else {
             let mut position = place.bucket.to_vec();
             position.push(key);

@@ -172,6 +172,7 @@ impl<'tx> BucketMut<'tx> {
         let Some(child) = self.bucket.child(self.memory, name)? else {
             return Ok(false);
         };
+        child.open_to_buckets(self.memory)?;
         let pages = child.pages(self.memory)?;
         self.bucket.remove(self.memory, name, BUCKET_FLAG)?;
         self.bucket.open.remove(name);

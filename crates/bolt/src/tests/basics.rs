@@ -142,6 +142,31 @@ fn arguments_are_checked() {
 }
 
 #[test]
+fn a_bucket_is_removed_after_one_inside_of_it() {
+    let disk = disk();
+    let db = open(&disk, 4096);
+    let mut tx = db.begin_write().unwrap();
+    let mut outer = tx.create_bucket_if_missing(b"outer").unwrap();
+    outer.put(b"k", &[1; 3000]).unwrap();
+    let mut middle = outer.create_bucket_if_missing(b"middle").unwrap();
+    middle.put(b"k", &[2; 3000]).unwrap();
+    let mut inner = middle.create_bucket_if_missing(b"inner").unwrap();
+    inner.put(b"k", &[3; 9000]).unwrap();
+    tx.commit().unwrap();
+
+    let mut tx = db.begin_write().unwrap();
+    let mut outer = tx.bucket(b"outer").unwrap().unwrap();
+    let mut middle = outer.bucket(b"middle").unwrap().unwrap();
+    assert!(middle.delete_bucket(b"inner").unwrap());
+    assert!(tx.delete_bucket(b"outer").unwrap());
+    assert!(!tx.delete_bucket(b"outer").unwrap());
+    tx.commit().unwrap();
+    assert_sound(&db);
+    drop(db);
+    assert_sound(&open(&disk, 4096));
+}
+
+#[test]
 fn many_small_buckets_take_few_pages() {
     let disk = disk();
     let db = open(&disk, 4096);
