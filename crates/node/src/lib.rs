@@ -13,10 +13,14 @@ mod legacy_tree;
 mod log_stage;
 mod member;
 
+pub use quorate_disk as disk;
+pub use quorate_raft::Level;
+pub use quorate_store as store;
+
 pub use commit_stage::{CommitStage, Vacuumed};
 pub use error::Error;
 pub use log_stage::{Appended, LogDone, LogJob, LogStage};
 pub use member::{
     CLUSTER_VERSION, CompactionStep, Config, ETCD_VERSION, Effects, Member, Note, Proposal, Reply,
-    Status,
+    RevocationWaiter, Status,
 };

@@ -288,7 +288,12 @@ pub struct Member<T> {
     published: bool,
     wants_version: bool,
     applied_something: bool,
+    /// Who waits for a lease that is due to be gone.
+    revocation_waiters: HashMap<i64, Vec<RevocationWaiter>>,
 }
+
+/// Told once a lease is gone.
+pub type RevocationWaiter = Box<dyn FnOnce() + Send>;
 
 impl<T> Member<T> {
     /// A member over what was found on disk; see [`crate::boot`].
@@ -339,6 +344,23 @@ impl<T> Member<T> {
             published: false,
             wants_version: false,
             applied_something: false,
+            revocation_waiters: HashMap::new(),
+        }
+    }
+
+    /// Calls `then` once the lease, which is due, is gone and the view without it is out.
+    pub fn when_revoked(&mut self, id: i64, then: RevocationWaiter) {
+        self.revocation_waiters.entry(id).or_default().push(then);
+    }
+
+    /// To be called when the view of the last [`Member::advance`] is published.
+    pub fn tell_revoked(&mut self) {
+        let lessor = self.store.lessor();
+        let gone: Vec<i64> =
+            self.revocation_waiters.keys().copied().filter(|id| !lessor.exists(*id)).collect();
+        for id in gone {
+            let waiting = self.revocation_waiters.remove(&id).unwrap_or_default();
+            waiting.into_iter().for_each(|then| then());
         }
     }
 
@@ -391,6 +413,12 @@ impl<T> Member<T> {
             pending: (self.pending.len() + self.early.len()) as u64,
             failed: self.failed,
         }
+    }
+
+    /// Whether everything applied is durable in the database.
+    pub fn is_committed(&self) -> bool {
+        let pending = self.store.pending();
+        pending.entries == 0 && pending.writes == 0 && !pending.committing
     }
 
     fn is_leader(&self) -> bool {
@@ -761,20 +789,12 @@ impl<T> Member<T> {
         self.effects.notes.push(Note::Ready);
         if self.is_sole_voter()
             && self.store.members().cluster_version.as_deref() != Some(CLUSTER_VERSION)
-            && !self.downgrade_is_enabled()
+            && self.store.members().downgrade_job().is_none()
         {
             self.wants_version = true;
         }
     }
 
-    fn downgrade_is_enabled(&self) -> bool {
-        self.store
-            .members()
-            .downgrade
-            .as_deref()
-            .and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok())
-            .is_some_and(|job| job["enabled"] == true)
-    }
 
     fn read_state(&mut self, index: u64, context: &[u8]) {
         let round = <[u8; 8]>::try_from(context).map(u64::from_be_bytes);

@@ -13,7 +13,8 @@ use crate::index::{KeyRange, Root};
 use crate::revision::{Revision, RowKey};
 use crate::view::View;
 use quorate_api as api;
-use std::ops::ControlFlow;
+use quorate_bolt::ReadTx;
+use std::ops::{Bound, ControlFlow};
 
 /// How many stored hashes are remembered.
 const STORED: usize = 10;
@@ -118,6 +119,26 @@ pub fn hash_by_revision(
         Ok(true)
     })?;
     Ok(hasher.finish())
+}
+
+/// The hash of the whole file, as Maintenance.Hash has it: CRC-32C over every bucket's name, keys
+/// and values, but for what differs between members that agree (consistent index, term, storage
+/// version).
+pub fn hash_file(file: &ReadTx) -> Result<u32, Error> {
+    let mut crc = 0;
+    for name in file.buckets()? {
+        crc = crc32c::crc32c_append(crc, &name);
+        let Some(bucket) = file.bucket(&name)? else { continue };
+        let mut cursor = bucket.range(Bound::Unbounded)?;
+        while let Some((key, value)) = cursor.next()? {
+            let own = matches!(key, b"consistent_index" | b"term" | b"storageVersion");
+            if *name != *b"meta" || !own {
+                crc = crc32c::crc32c_append(crc, key);
+                crc = crc32c::crc32c_append(crc, value);
+            }
+        }
+    }
+    Ok(crc)
 }
 
 /// The revisions up to `compact_revision` that a compaction at `revision` would keep, deletions

@@ -201,6 +201,19 @@ impl Membership {
         self.cluster_version = Some(version.to_owned());
     }
 
+    /// The target of the downgrade job, where one is enabled.
+    pub fn downgrade_job(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Job {
+            #[serde(rename = "target-version", default)]
+            target_version: String,
+            #[serde(default)]
+            enabled: bool,
+        }
+        let job: Job = serde_json::from_str(self.downgrade.as_deref()?).ok()?;
+        job.enabled.then_some(job.target_version)
+    }
+
     /// Records a downgrade job, or that there is none.
     pub fn set_downgrade(&mut self, enabled: bool, version: &str, edits: &mut Edits) {
         #[derive(Serialize)]

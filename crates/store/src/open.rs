@@ -145,7 +145,7 @@ fn restore(db: &Db, runs: &[Run], config: Config) -> Result<Store, Error> {
         jobs: VecDeque::new(),
         scheduled_compaction: meta.scheduled,
         finished_compaction: meta.finished,
-        storage_version: meta.storage_version,
+        storage_version: meta.storage_version.map(Arc::from),
         freezing: false,
     };
     if scheduled > finished {

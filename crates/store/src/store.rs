@@ -48,7 +48,7 @@ pub struct Store {
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) scheduled_compaction: Option<i64>,
     pub(crate) finished_compaction: Option<i64>,
-    pub(crate) storage_version: Option<String>,
+    pub(crate) storage_version: Option<Arc<str>>,
     pub(crate) freezing: bool,
 }
 
@@ -337,7 +337,7 @@ impl Store {
     /// Records the version of the file's layout; it is no replicated state.
     pub fn set_storage_version(&mut self, version: &str) {
         self.edits.put(BucketId::Meta, b"storageVersion", version.as_bytes());
-        self.storage_version = Some(version.to_owned());
+        self.storage_version = Some(version.into());
     }
 
     fn cluster_is_at_least(&self, major: u64, minor: u64) -> bool {
@@ -374,6 +374,7 @@ impl Store {
             hashes: self.hashes.clone(),
             sizes: self.sizes,
             quota: self.quota,
+            storage_version: self.storage_version.clone(),
         })
     }
 

@@ -50,6 +50,8 @@ pub struct View {
     pub sizes: Sizes,
     /// The limit on them.
     pub quota: Quota,
+    /// The version of the file's layout, where it is recorded.
+    pub storage_version: Option<Arc<str>>,
 }
 
 /// What a read works on: a view's, or the writer's in the middle of a transaction.

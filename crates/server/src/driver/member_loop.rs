@@ -1,0 +1,331 @@
+//! The loop that owns the member.
+//!
+//! It takes what is in the mailbox, steps the member, and hands out what follows: jobs for the log
+//! first (the disk is what takes longest), then the view, then the replies.
+
+use super::read_pool::ReadPool;
+use super::stages::{CommitJob, WorkerJob, run_commit, run_log, run_worker};
+use super::{Handle, KeptRoots, Question, Shared, Waiter};
+use crate::transport::WakeBatch;
+use arc_swap::ArcSwap;
+use quorate_node::ids::RequestIds;
+use quorate_node::{
+    CommitStage, Effects, Error, LogDone, LogJob, Member, Note, Proposal, Reply,
+};
+use quorate_node::boot::Booted;
+use quorate_node::store::commit::Committed;
+use quorate_node::store::compaction::{Batch, Planner};
+use quorate_node::store::watch::Counts;
+use quorate_node::store::watch::catch_up::Found;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Inputs that may wait for the loop.
+const MAILBOX: usize = 16 * 1024;
+/// Inputs that are taken before the member is stepped.
+const ROUND: usize = 4 * 1024;
+
+/// What reaches the loop.
+pub enum Input {
+    /// Requests that came together.
+    Propose(Vec<Proposal<Waiter>>),
+    /// A linearizable read.
+    Read(Waiter),
+    /// Somebody waits for a durable commit.
+    Commit(Waiter),
+    /// A question.
+    Ask(Question),
+    /// Somebody wants the file tidied.
+    Defragment(Waiter),
+    /// From the log's thread.
+    LogDone(Vec<LogDone>),
+    /// From the database's thread.
+    CommitDone(Committed),
+    /// A step of the vacuum.
+    Vacuumed {
+        /// The file afterwards.
+        file: Committed,
+        /// Whether there is nothing more to do.
+        finished: bool,
+    },
+    /// From a worker.
+    WatchFound(Found),
+    /// From a worker.
+    CompactionPlanned(Box<(Planner, Batch)>),
+    /// A stage failed: the member must stop.
+    Fatal(Error),
+    /// Stop; tell when everything is on disk.
+    Stop(Sender<()>),
+}
+
+/// A running member.
+pub struct Started {
+    /// The way to it.
+    pub handle: Handle,
+    /// Its threads; they end after [`Handle::stop`].
+    pub threads: Vec<JoinHandle<()>>,
+    /// Tells why the member failed, if it does.
+    pub failed: Receiver<Error>,
+    /// Tells when requests are served.
+    pub ready: Receiver<()>,
+}
+
+struct MemberLoop {
+    member: Member<Waiter>,
+    shared: Arc<Shared>,
+    inputs: Receiver<Input>,
+    log: Option<SyncSender<Vec<LogJob>>>,
+    commit: Option<SyncSender<CommitJob>>,
+    worker: Option<Sender<WorkerJob>>,
+    tick: Duration,
+    next_tick: Instant,
+    failed: Sender<Error>,
+    ready: Sender<()>,
+    vacuum_waiters: Vec<Waiter>,
+    stopping: Option<Sender<()>>,
+    data_dir: String,
+}
+
+/// Starts the threads of a member.
+pub fn start(
+    booted: Booted<Waiter>,
+    read_threads: usize,
+    start_ms: u64,
+    data_dir: String,
+) -> std::io::Result<Started> {
+    let Booted { member, log: log_stage, db, found: _ } = booted;
+    let config = member.config().clone();
+    let shared = Arc::new(Shared {
+        view: ArcSwap::from(member.view().clone()),
+        status: ArcSwap::from_pointee(member.status()),
+        reads_are_local: AtomicBool::new(false),
+        term: AtomicU64::new(member.status().term),
+        watch_counts: ArcSwap::from_pointee(Counts::default()),
+        stopping: AtomicBool::new(false),
+        ids: RequestIds::new(config.member_id, start_ms),
+        member_id: config.member_id,
+        cluster_id: config.cluster_id,
+        started: Instant::now(),
+        roots: Mutex::new(KeptRoots::default()),
+    });
+    let (mailbox, inputs) = sync_channel(MAILBOX);
+    let (log, log_jobs) = sync_channel(MAILBOX);
+    let (commit, commit_jobs) = sync_channel(16);
+    let (worker, worker_jobs) = channel();
+    let (failed_sender, failed) = channel();
+    let (ready_sender, ready) = channel();
+    let mut threads = Vec::new();
+    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        Builder::new().name(name.to_owned()).spawn(body)
+    };
+    let to_loop = mailbox.clone();
+    threads.push(spawn("log", Box::new(move || run_log(log_stage, &log_jobs, &to_loop)))?);
+    let to_loop = mailbox.clone();
+    let stage = CommitStage::new(db, member.view().applied_index);
+    threads.push(spawn("commit", Box::new(move || run_commit(stage, &commit_jobs, &to_loop)))?);
+    let to_loop = mailbox.clone();
+    threads.push(spawn("worker", Box::new(move || run_worker(&worker_jobs, &to_loop)))?);
+    let handle = Handle {
+        shared: shared.clone(),
+        mailbox,
+        reads: Arc::new(ReadPool::new(read_threads, 1024)?),
+    };
+    let tick = Duration::from_millis(config.tick_ms);
+    let member_loop = MemberLoop {
+        member,
+        shared,
+        inputs,
+        log: Some(log),
+        commit: Some(commit),
+        worker: Some(worker),
+        tick,
+        next_tick: Instant::now() + tick,
+        failed: failed_sender,
+        ready: ready_sender,
+        vacuum_waiters: Vec::new(),
+        stopping: None,
+        data_dir,
+    };
+    threads.push(spawn("member", Box::new(move || member_loop.run()))?);
+    Ok(Started { handle, threads, failed, ready })
+}
+
+impl MemberLoop {
+    fn run(mut self) {
+        if let Err(error) = self.run_until_stopped() {
+            // Nobody may be left to hear it, when the process is already going down.
+            let _unheard = self.failed.send(error);
+        }
+    }
+
+    fn run_until_stopped(&mut self) -> Result<(), Error> {
+        self.advance()?;
+        loop {
+            let first = match self.inputs.recv_timeout(self.patience()) {
+                Ok(input) => Some(input),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            self.member.set_now(self.shared.now_ms());
+            let mut batch = WakeBatch::new();
+            let mut taken = 0;
+            let mut next = first;
+            while let Some(input) = next {
+                self.take(input, &mut batch)?;
+                taken += 1;
+                next = if taken < ROUND { self.inputs.try_recv().ok() } else { None };
+            }
+            if Instant::now() >= self.next_tick {
+                // Ticks that were missed (a paused process) are not made up for.
+                self.next_tick = (self.next_tick + self.tick).max(Instant::now());
+                self.member.tick();
+                self.shared.watch_counts.store(Arc::new(self.member.hub().counts()));
+            }
+            drop(batch);
+            self.advance()?;
+            if self.stopping.is_some() && self.is_all_durable() {
+                return self.finish();
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let until_tick = self.next_tick.saturating_duration_since(Instant::now());
+        let due = self.member.next_due_ms().map(|due| {
+            Duration::from_millis(due.saturating_sub(self.shared.now_ms()))
+        });
+        due.map_or(until_tick, |due| due.min(until_tick))
+    }
+
+    fn take(&mut self, input: Input, batch: &mut WakeBatch) -> Result<(), Error> {
+        match input {
+            Input::Propose(proposals) => self.member.propose(proposals),
+            Input::Read(waiter) => self.member.read_index(waiter),
+            Input::Commit(waiter) => self.member.commit_now(waiter),
+            Input::Ask(question) => question(&mut self.member, batch),
+            Input::Defragment(waiter) => {
+                self.vacuum_waiters.push(waiter);
+                if self.vacuum_waiters.len() == 1 {
+                    self.send_commit(CommitJob::Vacuum);
+                }
+            }
+            Input::LogDone(done) => {
+                for done in done {
+                    self.member.log_done(done)?;
+                }
+            }
+            Input::CommitDone(committed) => self.member.commit_done(committed),
+            Input::Vacuumed { file, finished } => {
+                self.member.file_moved(file);
+                if finished {
+                    for waiter in std::mem::take(&mut self.vacuum_waiters) {
+                        self.shared.reply(waiter, Reply::Ready, batch);
+                    }
+                }
+            }
+            Input::WatchFound(found) => self.member.watch_found(found)?,
+            Input::CompactionPlanned(planned) => {
+                let (planner, plan) = *planned;
+                self.member.compaction_planned(planner, plan);
+            }
+            Input::Fatal(error) => return Err(error),
+            Input::Stop(done) => {
+                self.stopping = Some(done);
+                // So that a restart replays nothing.
+                self.member.commit_now(Waiter::Then(Box::new(|_, _| {})));
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        let effects = self.member.advance()?;
+        let Effects {
+            log, commit, view, replies, messages: _, watch_steps, compaction, notes, removed,
+        } = effects;
+        if !log.is_empty()
+            && let Some(sender) = &self.log
+        {
+            // The thread ends only after it has told why.
+            let _ended = sender.send(log);
+        }
+        if let Some(view) = view {
+            self.shared.view.store(view);
+        }
+        self.publish_status();
+        self.member.tell_revoked();
+        if !replies.is_empty() {
+            let mut batch = WakeBatch::new();
+            for (waiter, reply) in replies {
+                self.shared.reply(waiter, reply, &mut batch);
+            }
+        }
+        if let Some(frozen) = commit {
+            self.send_commit(CommitJob::Commit(frozen));
+        }
+        let bounds = self.member.hub().bounds();
+        let steps = watch_steps.into_iter().map(|step| WorkerJob::CatchUp(step, bounds));
+        let compaction = compaction.map(|step| WorkerJob::Compact(Box::new(step)));
+        for job in steps.chain(compaction) {
+            if let Some(worker) = &self.worker {
+                let _ended = worker.send(job);
+            }
+        }
+        for note in notes {
+            if matches!(note, Note::Ready) {
+                let _unheard = self.ready.send(());
+            }
+            crate::notes::write(&note, &self.shared, &self.data_dir);
+        }
+        if removed {
+            tracing::warn!("the member has been permanently removed from the cluster");
+        }
+        Ok(())
+    }
+
+    fn send_commit(&self, job: CommitJob) {
+        if let Some(commit) = &self.commit {
+            let _ended = commit.send(job);
+        }
+    }
+
+    fn publish_status(&self) {
+        let status = self.member.status();
+        if **self.shared.status.load() != status {
+            self.shared.term.store(status.term, Ordering::Relaxed);
+            self.shared.reads_are_local.store(status.reads_are_local, Ordering::Release);
+            self.shared.status.store(Arc::new(status));
+        }
+    }
+
+    fn is_all_durable(&self) -> bool {
+        let status = self.member.status();
+        status.pending == 0 && self.member.is_committed()
+    }
+
+    /// Lets the threads end, which close their files; tells who waits.
+    fn finish(&mut self) -> Result<(), Error> {
+        self.log = None;
+        self.commit = None;
+        self.worker = None;
+        if let Some(done) = self.stopping.take() {
+            let _unheard = done.send(());
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The cluster's id, for the log.
+    pub(crate) fn cluster_id(&self) -> u64 {
+        self.cluster_id
+    }
+
+    /// The member's id, for the log.
+    pub(crate) fn member_id(&self) -> u64 {
+        self.member_id
+    }
+}

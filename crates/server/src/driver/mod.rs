@@ -1,0 +1,282 @@
+//! The driver: runs a member with threads, sockets and real files.
+//!
+//! Threads: one loop that owns the member (raft, apply, watch matching), one for the log's appends
+//! and syncs, one for commits to the database, a few for long reads, catching up and compaction
+//! plans; and the transport's workers, which call in here through [`Handle`]. What they share with
+//! the loop is immutable views and a bounded mailbox: nobody but the loop touches the member.
+//!
+//! Order that is kept: a view is published before the replies that rest on it go out.
+
+mod member_loop;
+mod read_pool;
+mod stages;
+
+pub use member_loop::{Input, Started, start};
+pub use read_pool::ReadPool;
+
+use crate::transport::{Body, Status as GrpcStatus, WakeBatch};
+use crate::services::Caller;
+use arc_swap::ArcSwap;
+use quorate_api as api;
+use quorate_node::ids::RequestIds;
+use quorate_node::{Member, Proposal, Reply, Status};
+use quorate_node::store::View;
+use quorate_node::store::index::Root;
+use quorate_node::store::watch::Counts;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Who waits for the member.
+pub enum Waiter {
+    /// A call whose answer follows from the entry's.
+    Answer(Caller),
+    /// Anything else; runs on the loop and must be brief.
+    Then(Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>),
+}
+
+/// A question to the member, asked on its loop.
+pub type Question = Box<dyn FnOnce(&mut Member<Waiter>, &mut WakeBatch) + Send>;
+
+/// What threads share with the loop.
+pub struct Shared {
+    /// The newest view.
+    view: ArcSwap<View>,
+    status: ArcSwap<Status>,
+    reads_are_local: AtomicBool,
+    term: AtomicU64,
+    watch_counts: ArcSwap<Counts>,
+    stopping: AtomicBool,
+    ids: RequestIds,
+    member_id: u64,
+    cluster_id: u64,
+    started: Instant,
+    roots: Mutex<KeptRoots>,
+}
+
+/// The way to the member, from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    mailbox: SyncSender<Input>,
+    /// For long reads.
+    pub reads: Arc<ReadPool>,
+}
+
+thread_local! {
+    /// Proposals of the round that this worker thread is in; see [`Handle::flush`].
+    static ROUND: RefCell<Vec<Proposal<Waiter>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Handle {
+    /// The newest view.
+    pub fn view(&self) -> Arc<View> {
+        self.shared.view.load_full()
+    }
+
+    /// Where the member stands.
+    pub fn status(&self) -> Status {
+        **self.shared.status.load()
+    }
+
+    /// Raft's term.
+    pub fn term(&self) -> u64 {
+        self.shared.term.load(Ordering::Relaxed)
+    }
+
+    /// This member's id.
+    pub fn member_id(&self) -> u64 {
+        self.shared.member_id
+    }
+
+    /// The cluster's id.
+    pub fn cluster_id(&self) -> u64 {
+        self.shared.cluster_id
+    }
+
+    /// Milliseconds since the start.
+    pub fn now_ms(&self) -> u64 {
+        self.shared.now_ms()
+    }
+
+    /// Whether the newest view may answer a linearizable read as it is.
+    pub fn reads_are_local(&self) -> bool {
+        self.shared.reads_are_local.load(Ordering::Acquire)
+    }
+
+    /// Whether the server is on its way down.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stopping.load(Ordering::Acquire)
+    }
+
+    /// Draws a request id.
+    pub fn draw_id(&self) -> u64 {
+        self.shared.ids.draw()
+    }
+
+    /// Takes a proposal into the round of this thread; it leaves with the next [`Handle::flush`].
+    pub fn propose(&self, proposal: Proposal<Waiter>) {
+        ROUND.with_borrow_mut(|round| round.push(proposal));
+    }
+
+    /// Sends the proposals of this thread's round on their way, together.
+    pub fn flush(&self) {
+        let round = ROUND.with_borrow_mut(std::mem::take);
+        if !round.is_empty() {
+            self.send_proposals(round);
+        }
+    }
+
+    fn send_proposals(&self, proposals: Vec<Proposal<Waiter>>) {
+        let (refused, error) = match self.mailbox.try_send(Input::Propose(proposals)) {
+            Ok(()) => return,
+            Err(TrySendError::Full(input)) => (input, api::Error::RequestTooManyRequests),
+            Err(TrySendError::Disconnected(input)) => (input, api::Error::Stopped),
+        };
+        let Input::Propose(proposals) = refused else { unreachable!("it was sent as proposals") };
+        let mut batch = WakeBatch::new();
+        for waiter in proposals.into_iter().filter_map(|proposal| proposal.token) {
+            self.shared.reply(waiter, Reply::Failed(error), &mut batch);
+        }
+    }
+
+    /// Runs `then` once the newest view covers all that was acknowledged before this call.
+    pub fn linearizable(&self, then: Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>) {
+        self.send(Input::Read(Waiter::Then(then)));
+    }
+
+    /// Runs `then` once everything applied so far is durable in the database.
+    pub fn commit_then(&self, then: Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>) {
+        self.send(Input::Commit(Waiter::Then(then)));
+    }
+
+    /// Numbers about watchers, as of a moment ago.
+    pub fn watch_counts(&self) -> Counts {
+        **self.shared.watch_counts.load()
+    }
+
+    /// Asks the member something.
+    pub fn ask(&self, question: Question) {
+        self.send(Input::Ask(question));
+    }
+
+    /// Runs the vacuum until it finds nothing to do.
+    pub fn defragment(&self, then: Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>) {
+        self.send(Input::Defragment(Waiter::Then(then)));
+    }
+
+    fn send(&self, input: Input) {
+        let (refused, error) = match self.mailbox.try_send(input) {
+            Ok(()) => return,
+            Err(TrySendError::Full(input)) => (input, api::Error::RequestTooManyRequests),
+            Err(TrySendError::Disconnected(input)) => (input, api::Error::Stopped),
+        };
+        // A question that is dropped drops its responder, which then tells the client.
+        if let Input::Read(waiter) | Input::Commit(waiter) | Input::Defragment(waiter) = refused {
+            self.shared.reply(waiter, Reply::Failed(error), &mut WakeBatch::new());
+        }
+    }
+
+    /// Stops the loop; `done` is told when everything is on disk.
+    pub fn stop(&self, done: std::sync::mpsc::Sender<()>) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // A loop that is gone already has nothing left to stop.
+        let _gone = self.mailbox.send(Input::Stop(done));
+    }
+
+    /// Keeps an answer's root for a while: the reader will come back for the next page at its
+    /// revision, and will want the count again.
+    pub fn keep_root(&self, view: &View) {
+        let now_ms = self.now_ms();
+        self.shared.roots().keep(view, now_ms);
+    }
+
+    /// The root of exactly this revision, where it was kept.
+    pub fn kept_root(&self, revision: i64) -> Option<Root> {
+        if revision <= 0 {
+            return None;
+        }
+        let now_ms = self.now_ms();
+        self.shared.roots().find(revision, now_ms)
+    }
+}
+
+impl Shared {
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn roots(&self) -> std::sync::MutexGuard<'_, KeptRoots> {
+        self.roots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells a waiter.
+    fn reply(&self, waiter: Waiter, reply: Reply, batch: &mut WakeBatch) {
+        match waiter {
+            Waiter::Answer(responder) => {
+                let answer = match reply {
+                    Reply::Outcome(Ok(answer)) => Ok(self.encode(answer)),
+                    Reply::Outcome(Err(error)) | Reply::Failed(error) => {
+                        Err(GrpcStatus::from(error))
+                    }
+                    Reply::Ready => unreachable!("only Then waits for readiness"),
+                };
+                responder.respond_in(answer, batch);
+            }
+            Waiter::Then(then) => then(reply, batch),
+        }
+    }
+
+    fn encode(&self, answer: quorate_node::store::Answer) -> Body {
+        let header = crate::services::header(
+            self.cluster_id,
+            self.member_id,
+            self.term.load(Ordering::Relaxed),
+        );
+        crate::services::answer::encode(answer, header, self.view.load().revision)
+    }
+}
+
+/// Index roots of pages that were answered with `more`, for counting at their revisions.
+#[derive(Default)]
+pub struct KeptRoots {
+    kept: VecDeque<(i64, u64, Root)>,
+}
+
+/// Most roots that are kept.
+const ROOTS: usize = 64;
+/// How long a root is kept after it was last asked for, in milliseconds.
+const ROOT_MS: u64 = 60_000;
+/// Memory that kept roots may hold beyond what the newest holds, in bytes.
+const ROOTS_BYTES: usize = 32 * 1024 * 1024;
+/// What a write after a root was kept may have copied of it at most: a leaf and its path.
+const COPIED_BYTES: usize = 8 * 1024;
+
+impl KeptRoots {
+    fn keep(&mut self, view: &View, now_ms: u64) {
+        self.kept.retain(|(revision, _, _)| *revision != view.revision);
+        self.kept.push_back((view.revision, now_ms, view.root.clone()));
+        self.expire(view.revision, now_ms);
+    }
+
+    fn find(&mut self, revision: i64, now_ms: u64) -> Option<Root> {
+        let newest = self.kept.back()?.0;
+        self.expire(newest, now_ms);
+        let found = self.kept.iter_mut().find(|(kept, _, _)| *kept == revision)?;
+        found.1 = now_ms;
+        Some(found.2.clone())
+    }
+
+    fn expire(&mut self, newest: i64, now_ms: u64) {
+        self.kept.retain(|(revision, since, _)| {
+            let held = (newest - revision).unsigned_abs() as usize * COPIED_BYTES;
+            since + ROOT_MS > now_ms && held <= ROOTS_BYTES
+        });
+        while self.kept.len() > ROOTS {
+            self.kept.pop_front();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The threads of the stages that block: the log's and the database's, and the worker for
+//! compaction plans and watchers that catch up.
+
+use super::member_loop::Input;
+use crate::metrics::METRICS;
+use quorate_node::{CommitStage, CompactionStep, LogJob, LogStage};
+use quorate_node::store::commit::Frozen;
+use quorate_node::store::watch::catch_up::{self, Bounds, Step};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
+use std::time::Duration;
+
+/// Pause before a write that found no space is tried again.
+const FULL_RETRY: Duration = Duration::from_millis(500);
+
+/// Appends and syncs: everything that waits, together.
+pub fn run_log(mut stage: LogStage, jobs: &Receiver<Vec<LogJob>>, loop_: &SyncSender<Input>) {
+    loop {
+        let more = if stage.has_waiting() {
+            // What found no space is tried again even if nothing new comes.
+            match jobs.recv_timeout(FULL_RETRY) {
+                Ok(more) => more,
+                Err(RecvTimeoutError::Timeout) => Vec::new(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        } else {
+            match jobs.recv() {
+                Ok(more) => more,
+                Err(_) => break,
+            }
+        };
+        more.into_iter().for_each(|job| stage.push(job));
+        while let Ok(more) = jobs.try_recv() {
+            more.into_iter().for_each(|job| stage.push(job));
+        }
+        let timer = METRICS.wal_fsync.start_timer();
+        let outcome = stage.step();
+        timer.observe_duration();
+        let idle = match outcome {
+            Ok(done) => {
+                let idle = !stage.has_waiting();
+                if loop_.send(Input::LogDone(done)).is_err() {
+                    break;
+                }
+                idle
+            }
+            Err(error) => {
+                let _gone = loop_.send(Input::Fatal(error));
+                return;
+            }
+        };
+        if idle && let Err(error) = stage.idle() {
+            let _gone = loop_.send(Input::Fatal(error));
+            return;
+        }
+    }
+    if let Err(error) = stage.close() {
+        tracing::error!("error" = %error, "failed to close the log");
+    }
+}
+
+/// Something for the database's thread.
+pub enum CommitJob {
+    /// What was applied.
+    Commit(Frozen),
+    /// Run the vacuum until it has nothing to do.
+    Vacuum,
+}
+
+/// Passes of the vacuum in a row without a gain that end it.
+const IDLE_PASSES: u32 = 2;
+/// Pause between passes while readers keep the file's end in use.
+const PASS_PAUSE: Duration = Duration::from_millis(5);
+
+/// Commits, and vacuums between commits.
+pub fn run_commit(mut stage: CommitStage, jobs: &Receiver<CommitJob>, loop_: &SyncSender<Input>) {
+    // Passes without a gain; `None` while no vacuum is wanted.
+    let mut vacuum: Option<u32> = None;
+    loop {
+        let job = match vacuum {
+            None => match jobs.recv() {
+                Ok(job) => Some(job),
+                Err(_) => return,
+            },
+            Some(0) => match jobs.try_recv() {
+                Ok(job) => Some(job),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => return,
+            },
+            // Give readers of older views time to let go.
+            Some(_) => match jobs.recv_timeout(PASS_PAUSE) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            },
+        };
+        let outcome = match job {
+            Some(CommitJob::Vacuum) => {
+                vacuum = Some(0);
+                Ok(())
+            }
+            Some(CommitJob::Commit(frozen)) => run_one_commit(&mut stage, &frozen, loop_),
+            None => run_vacuum_step(&mut stage, &mut vacuum, loop_),
+        };
+        if let Err(error) = outcome {
+            let _gone = loop_.send(Input::Fatal(error));
+            return;
+        }
+    }
+}
+
+fn run_one_commit(
+    stage: &mut CommitStage,
+    frozen: &Frozen,
+    loop_: &SyncSender<Input>,
+) -> Result<(), quorate_node::Error> {
+    let mut said = false;
+    loop {
+        let timer = METRICS.backend_commit.start_timer();
+        let outcome = stage.commit(frozen)?;
+        timer.observe_duration();
+        if let Some(committed) = outcome {
+            let _gone = loop_.send(Input::CommitDone(committed));
+            return Ok(());
+        }
+        if !std::mem::replace(&mut said, true) {
+            tracing::warn!("no space to commit to the database; trying again");
+        }
+        std::thread::sleep(FULL_RETRY);
+    }
+}
+
+fn run_vacuum_step(
+    stage: &mut CommitStage,
+    vacuum: &mut Option<u32>,
+    loop_: &SyncSender<Input>,
+) -> Result<(), quorate_node::Error> {
+    let step = stage.vacuum()?;
+    let idle = vacuum.unwrap_or(0);
+    *vacuum = match (step.done, step.gained) {
+        (_, 1..) => Some(0),
+        (false, 0) => Some(0),
+        (true, 0) if idle + 1 < IDLE_PASSES => Some(idle + 1),
+        (true, 0) => None,
+    };
+    let finished = vacuum.is_none();
+    let _gone = loop_.send(Input::Vacuumed { file: step.file, finished });
+    Ok(())
+}
+
+/// Something for a worker.
+pub enum WorkerJob {
+    /// Bring watchers up to date.
+    CatchUp(Step, Bounds),
+    /// Plan a batch of a compaction.
+    Compact(Box<CompactionStep>),
+}
+
+/// Runs steps that read views.
+pub fn run_worker(jobs: &Receiver<WorkerJob>, loop_: &SyncSender<Input>) {
+    while let Ok(job) = jobs.recv() {
+        let input = match job {
+            WorkerJob::CatchUp(step, bounds) => match catch_up::run(&step, bounds) {
+                Ok(found) => Input::WatchFound(found),
+                Err(error) => Input::Fatal(error.into()),
+            },
+            WorkerJob::Compact(step) => {
+                let CompactionStep { mut planner, view, rows } = *step;
+                match planner.step(&view, rows) {
+                    Ok(batch) => Input::CompactionPlanned(Box::new((planner, batch))),
+                    Err(error) => Input::Fatal(error.into()),
+                }
+            }
+        };
+        if loop_.send(input).is_err() {
+            return;
+        }
+    }
+}

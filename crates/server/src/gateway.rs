@@ -1,0 +1,212 @@
+//! The JSON gateway: every unary method under /v3, as grpc-gateway serves etcd's.
+//!
+//! Requests: protobuf's JSON, field names as in the .proto files or in camel case, unknown fields
+//! and nulls passed over, bytes in base64. Answers: names as in the .proto files, default values
+//! left out, 64-bit numbers as strings. Streams (watch, lease keep-alive, snapshot, and the like)
+//! are not served here yet.
+
+use crate::http::response;
+use crate::services::{Caller, Services};
+use crate::transport::{Body, HttpRequest, HttpResponse, Reply, Status};
+use bytes::{Bytes, BytesMut};
+use http::{Method as HttpMethod, StatusCode};
+use prost::Message;
+use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, SerializeOptions};
+use quorate_api::{Code, Method};
+use std::sync::LazyLock;
+use tokio::sync::oneshot;
+
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(quorate_api::DESCRIPTORS).expect("the embedded descriptors are sound")
+});
+
+/// The method behind a path. Source: the http annotations of etcd's services.
+fn route(path: &str) -> Option<Method> {
+    Some(match path {
+        "/v3/kv/range" => Method::KVRange,
+        "/v3/kv/put" => Method::KVPut,
+        "/v3/kv/deleterange" => Method::KVDeleteRange,
+        "/v3/kv/txn" => Method::KVTxn,
+        "/v3/kv/compaction" => Method::KVCompact,
+        "/v3/watch" => Method::WatchWatch,
+        "/v3/lease/grant" => Method::LeaseLeaseGrant,
+        "/v3/lease/revoke" | "/v3/kv/lease/revoke" => Method::LeaseLeaseRevoke,
+        "/v3/lease/keepalive" => Method::LeaseLeaseKeepAlive,
+        "/v3/lease/timetolive" | "/v3/kv/lease/timetolive" => Method::LeaseLeaseTimeToLive,
+        "/v3/lease/leases" | "/v3/kv/lease/leases" => Method::LeaseLeaseLeases,
+        "/v3/cluster/member/add" => Method::ClusterMemberAdd,
+        "/v3/cluster/member/remove" => Method::ClusterMemberRemove,
+        "/v3/cluster/member/update" => Method::ClusterMemberUpdate,
+        "/v3/cluster/member/list" => Method::ClusterMemberList,
+        "/v3/cluster/member/promote" => Method::ClusterMemberPromote,
+        "/v3/maintenance/alarm" => Method::MaintenanceAlarm,
+        "/v3/maintenance/status" => Method::MaintenanceStatus,
+        "/v3/maintenance/defragment" => Method::MaintenanceDefragment,
+        "/v3/maintenance/hash" => Method::MaintenanceHash,
+        "/v3/maintenance/hashkv" => Method::MaintenanceHashKV,
+        "/v3/maintenance/snapshot" => Method::MaintenanceSnapshot,
+        "/v3/maintenance/transfer-leadership" => Method::MaintenanceMoveLeader,
+        "/v3/maintenance/downgrade" => Method::MaintenanceDowngrade,
+        "/v3/auth/enable" => Method::AuthAuthEnable,
+        "/v3/auth/disable" => Method::AuthAuthDisable,
+        "/v3/auth/status" => Method::AuthAuthStatus,
+        "/v3/auth/authenticate" => Method::AuthAuthenticate,
+        "/v3/auth/user/add" => Method::AuthUserAdd,
+        "/v3/auth/user/get" => Method::AuthUserGet,
+        "/v3/auth/user/list" => Method::AuthUserList,
+        "/v3/auth/user/delete" => Method::AuthUserDelete,
+        "/v3/auth/user/changepw" => Method::AuthUserChangePassword,
+        "/v3/auth/user/grant" => Method::AuthUserGrantRole,
+        "/v3/auth/user/revoke" => Method::AuthUserRevokeRole,
+        "/v3/auth/role/add" => Method::AuthRoleAdd,
+        "/v3/auth/role/get" => Method::AuthRoleGet,
+        "/v3/auth/role/list" => Method::AuthRoleList,
+        "/v3/auth/role/delete" => Method::AuthRoleDelete,
+        "/v3/auth/role/grant" => Method::AuthRoleGrantPermission,
+        "/v3/auth/role/revoke" => Method::AuthRoleRevokePermission,
+        "/v3/lock/lock" => Method::LockLock,
+        "/v3/lock/unlock" => Method::LockUnlock,
+        "/v3/election/campaign" => Method::ElectionCampaign,
+        "/v3/election/proclaim" => Method::ElectionProclaim,
+        "/v3/election/leader" => Method::ElectionLeader,
+        "/v3/election/observe" => Method::ElectionObserve,
+        "/v3/election/resign" => Method::ElectionResign,
+        _ => return None,
+    })
+}
+
+/// The HTTP status of a gRPC code, as grpc-gateway has it.
+fn http_status(code: Code) -> StatusCode {
+    match code {
+        Code::Ok => StatusCode::OK,
+        Code::Cancelled => StatusCode::from_u16(499).expect("499 is a status"),
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
+            StatusCode::BAD_REQUEST
+        }
+        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn refuse(code: Code, message: &str, http: StatusCode) -> HttpResponse {
+    let message = serde_json::Value::from(message);
+    let text = format!("{{\"code\":{},\"message\":{message},\"details\":[]}}", code as u8);
+    response(http, "application/json", text)
+}
+
+/// Serves a request under /v3/.
+pub(crate) async fn serve(services: &Services, request: HttpRequest) -> HttpResponse {
+    let Some(method) = route(request.uri().path()) else {
+        return refuse(Code::NotFound, "Not Found", StatusCode::NOT_FOUND);
+    };
+    if request.method() != HttpMethod::POST {
+        return refuse(Code::Unimplemented, "Method Not Allowed", StatusCode::NOT_IMPLEMENTED);
+    }
+    match call(services, method, request.into_body()).await {
+        Ok(json) => response(StatusCode::OK, "application/json", json),
+        Err(status) => refuse(status.code, &status.message, http_status(status.code)),
+    }
+}
+
+async fn call(services: &Services, method: Method, body: Bytes) -> Result<Vec<u8>, Status> {
+    if method.client_streaming() || method.server_streaming() {
+        let what = "streams are not served as JSON by this version";
+        return Err(Status::new(Code::Unimplemented, what));
+    }
+    let message = from_json(method.input(), &body)?;
+    let (sender, receiver) = oneshot::channel();
+    let mut sender = Some(sender);
+    let outcome = services.unary(method, message, &mut || {
+        Caller::Gateway(sender.take().expect("a call is answered once"))
+    });
+    services.member.flush();
+    let answer = match outcome? {
+        Reply::Now(body) => body,
+        Reply::Error(status) => return Err(status),
+        Reply::Later => receiver.await.unwrap_or_else(|_| Err(quorate_api::Error::Stopped.into()))?,
+    };
+    to_json(method.output(), collect(answer)?)
+}
+
+fn from_json(name: &str, json: &[u8]) -> Result<Bytes, Status> {
+    let descriptor = POOL.get_message_by_name(name).expect("the method table names known messages");
+    let json = if json.trim_ascii().is_empty() { b"{}" } else { json };
+    let bad = |what: String| Status::new(Code::InvalidArgument, what);
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let options = DeserializeOptions::new().deny_unknown_fields(false);
+    let message =
+        DynamicMessage::deserialize_with_options(descriptor, &mut deserializer, &options)
+            .map_err(|e| bad(e.to_string()))?;
+    deserializer.end().map_err(|e| bad(e.to_string()))?;
+    Ok(message.encode_to_vec().into())
+}
+
+fn to_json(name: &str, encoded: Bytes) -> Result<Vec<u8>, Status> {
+    let descriptor = POOL.get_message_by_name(name).expect("the method table names known messages");
+    let internal = |what: String| Status::new(Code::Internal, what);
+    let message =
+        DynamicMessage::decode(descriptor, encoded).map_err(|e| internal(e.to_string()))?;
+    let options = SerializeOptions::new()
+        .use_proto_field_name(true)
+        .stringify_64_bit_integers(true)
+        .skip_default_fields(true);
+    let mut json = Vec::new();
+    let mut serializer = serde_json::Serializer::new(&mut json);
+    message
+        .serialize_with_options(&mut serializer, &options)
+        .map_err(|e| internal(e.to_string()))?;
+    Ok(json)
+}
+
+fn collect(body: Body) -> Result<Bytes, Status> {
+    let len = body.len();
+    Ok(match body {
+        Body::Whole(bytes) => bytes,
+        Body::Parts(parts) => parts.concat().into(),
+        Body::Source { mut source, .. } => {
+            let mut all = BytesMut::with_capacity(len);
+            while all.len() < len {
+                let chunk = source.next_chunk(len - all.len());
+                all.extend_from_slice(&chunk.ok_or_else(|| {
+                    Status::new(Code::DataLoss, "etcdserver: a range broke off")
+                })?);
+            }
+            all.freeze()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_api::etcdserverpb::{PutRequest, PutResponse, ResponseHeader, WatchResponse};
+
+    #[test]
+    fn requests_are_read_as_etcd_reads_them() {
+        let json = br#"{"key":"Zm9v","value":"YmFy","lease":"7","prevKv":true,"unknown":[1],"ignore_lease":null}"#;
+        let put = PutRequest::decode(from_json("etcdserverpb.PutRequest", json).unwrap()).unwrap();
+        assert_eq!((&put.key[..], &put.value[..], put.lease), (&b"foo"[..], &b"bar"[..], 7));
+        assert!(put.prev_kv && !put.ignore_lease);
+        assert!(from_json("etcdserverpb.PutRequest", b"{\"key\":1}").is_err());
+        assert!(from_json("etcdserverpb.PutRequest", b"{} x").is_err());
+        assert!(from_json("etcdserverpb.PutRequest", b"").is_ok());
+    }
+
+    #[test]
+    fn answers_leave_defaults_out_and_quote_large_numbers() {
+        let header = ResponseHeader { cluster_id: 1 << 60, revision: 5, ..Default::default() };
+        let put = PutResponse { header: Some(header), prev_kv: None };
+        let json = to_json("etcdserverpb.PutResponse", put.encode_to_vec().into()).unwrap();
+        assert_eq!(json, br#"{"header":{"cluster_id":"1152921504606846976","revision":"5"}}"#);
+        let watch = WatchResponse { created: true, ..Default::default() };
+        let json = to_json("etcdserverpb.WatchResponse", watch.encode_to_vec().into()).unwrap();
+        assert_eq!(json, br#"{"created":true}"#);
+    }
+}

@@ -1,0 +1,79 @@
+//! What the member has to say to an operator, in etcd's words where etcd has some.
+
+use crate::driver::Shared;
+use crate::logging::list;
+use quorate_node::Note;
+
+fn hex(id: u64) -> String {
+    format!("{id:x}")
+}
+
+/// Writes a note to the log.
+pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
+    let (cluster, member) = (hex(shared.cluster_id()), hex(shared.member_id()));
+    match note {
+        Note::Raft(line) => match line.level {
+            quorate_node::Level::Debug => tracing::debug!("logger" = "raft", "{}", line.text),
+            quorate_node::Level::Info => tracing::info!("logger" = "raft", "{}", line.text),
+            quorate_node::Level::Warn => tracing::warn!("logger" = "raft", "{}", line.text),
+            quorate_node::Level::Error => tracing::error!("logger" = "raft", "{}", line.text),
+        },
+        Note::MemberAdded { id, peer_urls, is_learner } => tracing::info!(
+            "cluster-id" = cluster,
+            "local-member-id" = member,
+            "added-peer-id" = hex(*id),
+            "added-peer-peer-urls" = list(peer_urls),
+            "added-peer-is-learner" = is_learner,
+            "added member"
+        ),
+        Note::MemberRemoved { id } => tracing::info!(
+            "cluster-id" = cluster,
+            "local-member-id" = member,
+            "removed-remote-peer-id" = hex(*id),
+            "removed member"
+        ),
+        Note::ClusterVersion { version, initial } => {
+            let short = version.rsplit_once('.').map_or(version.as_str(), |(short, _)| short);
+            if *initial {
+                tracing::info!(
+                    "cluster-id" = cluster,
+                    "local-member-id" = member,
+                    "cluster-version" = short,
+                    "set initial cluster version"
+                );
+            } else {
+                tracing::info!("to" = short, "updated cluster version");
+            }
+            tracing::info!("cluster-version" = short, "enabled capabilities for version");
+            tracing::info!("cluster-version" = short, "cluster version is updated");
+            tracing::info!("new-storage-version" = version.as_str(), "updated storage version");
+        }
+        Note::Published => tracing::info!(
+            "local-member-id" = member,
+            "cluster-id" = cluster,
+            "published local member to cluster through raft"
+        ),
+        Note::Ready => {}
+        Note::Snapshot { index } => {
+            tracing::info!("snapshot-index" = index, "saved snapshot to disk");
+        }
+        Note::Purged(paths) => {
+            for path in paths {
+                tracing::info!("path" = %path.display(), "purged");
+            }
+        }
+        Note::DiskFull(what) => tracing::warn!(
+            "data-dir" = data_dir,
+            "error" = what.as_str(),
+            "no space for the log; proposals are refused until there is"
+        ),
+        Note::DiskHasSpace => tracing::info!("the log has space again"),
+        Note::Compacted { revision, removed, hash, took_ms } => tracing::info!(
+            "compact-revision" = revision,
+            "took" = format!("{took_ms}ms"),
+            "number-of-keys-compacted" = removed,
+            "hash" = hash,
+            "finished scheduled compaction"
+        ),
+    }
+}

@@ -1,0 +1,397 @@
+//! A server: from a configuration to a member that serves, and back down.
+
+use crate::config::{Config, Endpoint, ListenAddress};
+use crate::driver::{Started, start};
+use crate::logging::list;
+use crate::services::{Frontend, Limits, Services};
+use crate::transport;
+use quorate_node::boot::{Boot, Directories, boot, is_initialized};
+use quorate_node::disk::Disk;
+use quorate_node::disk::real::RealDisk;
+use quorate_node::store::lease;
+use quorate_node::store::watch::{self, catch_up::Bounds};
+use quorate_node::{Config as MemberConfig, ETCD_VERSION};
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What keeps a server from starting, or ends it.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A socket.
+    #[error("listen {url}: {source}")]
+    Listen {
+        /// Where.
+        url: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The member.
+    #[error(transparent)]
+    Member(#[from] quorate_node::Error),
+    /// The process.
+    #[error("{what}: {source}")]
+    Process {
+        /// What was tried.
+        what: &'static str,
+        /// The answer.
+        source: std::io::Error,
+    },
+    /// It did not become able to serve.
+    #[error("{0}")]
+    NotReady(&'static str),
+}
+
+fn process(what: &'static str) -> impl FnOnce(std::io::Error) -> ServerError {
+    move |source| ServerError::Process { what, source }
+}
+
+fn bind(endpoint: &Endpoint) -> Result<transport::Listener, ServerError> {
+    let failed = |source| ServerError::Listen { url: endpoint.url.clone(), source };
+    match &endpoint.address {
+        ListenAddress::Tcp(host, port) => {
+            let host = if host.is_empty() { "0.0.0.0" } else { host };
+            let addresses: Vec<_> =
+                (host, *port).to_socket_addrs().map_err(failed)?.collect();
+            // A name with several addresses is listened to at its IPv4 one, as Go does.
+            let address = addresses.iter().find(|a| a.is_ipv4()).or(addresses.first());
+            let address = address.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+            let listener = TcpListener::bind(address).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            Ok(transport::Listener::Tcp(listener))
+        }
+        ListenAddress::Unix(path) => {
+            match std::fs::remove_file(path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
+            let listener = UnixListener::bind(path).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            Ok(transport::Listener::Unix(listener))
+        }
+    }
+}
+
+fn boot_of(config: &Config, start_ms: u64) -> Boot {
+    let tick_ms = config.count("heartbeat-interval");
+    let election_ticks = (config.count("election-timeout") / tick_ms) as u32;
+    let or = |value: u64, default: u64| if value == 0 { default } else { value };
+    // A lease must outlive an election and a half: in whole seconds, rounded up.
+    let min_ttl_s = (3 * u64::from(election_ticks) / 2 * tick_ms).div_ceil(1000) as i64;
+    let checkpoints = config.feature("LeaseCheckpoint", false);
+    let commit_interval = config.duration("backend-batch-interval").as_millis() as u64;
+    let pause = config.duration("compaction-sleep-interval").as_millis() as u64;
+    Boot {
+        directories: Directories { data: config.data_dir.clone(), wal: config.wal_dir.clone() },
+        member: MemberConfig {
+            member_id: 0,
+            cluster_id: 0,
+            name: config.name.clone(),
+            client_urls: config.advertise_client.clone(),
+            tick_ms,
+            election_ticks,
+            snapshot_count: or(config.count("snapshot-count"), 10_000),
+            snapshot_catch_up: config.count("snapshot-catchup-entries"),
+            max_apply_gap: 5_000,
+            max_proposals: 100_000,
+            request_timeout_ms: 5_000 + 2 * config.count("election-timeout"),
+            commit_interval_ms: or(commit_interval, 100),
+            commit_writes: or(config.count("backend-batch-limit"), 10_000) as usize,
+            commit_bytes_cap: 256 * 1024 * 1024,
+            compaction_rows: or(config.count("compaction-batch-limit"), 10_000) as usize,
+            compaction_pause_ms: pause,
+        },
+        heartbeat_ticks: 1,
+        pre_vote: config.is_set("pre-vote"),
+        initial_cluster: config.initial_cluster.clone(),
+        token: config.text("initial-cluster-token").to_owned(),
+        store: quorate_node::store::Config {
+            quota_bytes: config.number("quota-backend-bytes"),
+            lease: lease::Config {
+                min_ttl_s,
+                checkpoint_interval_ms: checkpoints.then_some(5 * 60 * 1000),
+            },
+        },
+        watch: watch::Config {
+            progress_interval_ms: config
+                .duration("watch-progress-notify-interval")
+                .as_millis()
+                .max(100) as u64,
+            bounds: Bounds { rows: 20_000, events: 1_000, bytes: 1024 * 1024 },
+        },
+        max_wals: config.count("max-wals") as usize,
+        max_snapshots: config.count("max-snapshots") as usize,
+        unsafe_no_fsync: config.is_set("unsafe-no-fsync"),
+        start_ms,
+        seed: start_ms,
+    }
+}
+
+/// Runs a server until a signal or a failure.
+pub fn run(config: &Config) -> Result<(), ServerError> {
+    let start_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64);
+    let signals = signals()?;
+
+    let urls = |endpoints: &[Endpoint]| -> Vec<String> {
+        endpoints.iter().map(|endpoint| endpoint.url.clone()).collect()
+    };
+    tracing::info!(
+        "listen-peer-urls" = list(&urls(&config.listen_peer)),
+        "configuring peer listeners"
+    );
+    let peers = bind_all(&config.listen_peer)?;
+    tracing::info!(
+        "listen-client-urls" = list(&urls(&config.listen_client)),
+        "configuring client listeners"
+    );
+    let clients = bind_all(&config.listen_client)?;
+    let http_clients = bind_all(&config.listen_client_http)?;
+    let metrics = bind_all(&config.listen_metrics)?;
+
+    let boot_settings = boot_of(config, start_ms);
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let initialized = is_initialized(&*disk, &boot_settings.directories)?;
+    tracing::info!(
+        "etcd-version" = ETCD_VERSION,
+        "quorate-version" = env!("CARGO_PKG_VERSION"),
+        "name" = config.name.as_str(),
+        "data-dir" = %config.data_dir.display(),
+        "member-initialized" = initialized,
+        "initial-advertise-peer-urls" = list(&config.advertise_peer),
+        "listen-peer-urls" = list(&urls(&config.listen_peer)),
+        "advertise-client-urls" = list(&config.advertise_client),
+        "listen-client-urls" = list(&urls(&config.listen_client)),
+        "initial-cluster-state" = config.text("initial-cluster-state"),
+        "quota-backend-bytes" = config.number("quota-backend-bytes"),
+        "starting an etcd server"
+    );
+    if !initialized && config.initial_cluster.len() > 1 {
+        return Err(ServerError::NotReady("clusters of several members are not served yet"));
+    }
+    if !initialized && config.text("initial-cluster-state") == "existing" {
+        return Err(ServerError::NotReady("joining a cluster is not served yet"));
+    }
+    let booted = boot(disk, boot_settings)?;
+    tracing::info!(
+        "consistent-index" = booted.found.consistent_index,
+        "commit-index" = booted.found.commit,
+        "entries" = booted.found.entries as u64,
+        "current-rev" = booted.found.revision,
+        "kvstore restored"
+    );
+    if let Some(repair) = &booted.found.repaired {
+        tracing::warn!(
+            "path" = %repair.path.display(),
+            "offset" = repair.offset,
+            "broken-copy" = %repair.broken_copy.display(),
+            "repaired the torn tail of the log"
+        );
+    }
+    if booted.member.view().members.iter().count() > 1 {
+        return Err(ServerError::NotReady("clusters of several members are not served yet"));
+    }
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    let data_dir = config.data_dir.display().to_string();
+    let started =
+        start(booted, processors, start_ms, data_dir).map_err(process("start threads"))?;
+    let outcome = serve(config, &started, clients, http_clients, metrics, &signals, processors);
+    drop(peers);
+    finish(started, config, outcome)
+}
+
+fn bind_all(endpoints: &[Endpoint]) -> Result<Vec<transport::Listener>, ServerError> {
+    endpoints.iter().map(bind).collect()
+}
+
+fn serve(
+    config: &Config,
+    started: &Started,
+    clients: Vec<transport::Listener>,
+    http_clients: Vec<transport::Listener>,
+    metrics: Vec<transport::Listener>,
+    signals: &std::sync::mpsc::Receiver<&'static str>,
+    processors: usize,
+) -> Result<(), ServerError> {
+    let member = &started.handle;
+    tracing::info!(
+        "local-member-id" = format!("{:x}", member.member_id()),
+        "cluster-id" = format!("{:x}", member.cluster_id()),
+        "local-server-version" = ETCD_VERSION,
+        "starting etcd server"
+    );
+    let limits = Limits {
+        max_request_bytes: config.count("max-request-bytes") as usize,
+        max_txn_ops: config.count("max-txn-ops") as usize,
+        quota_bytes: config.number("quota-backend-bytes"),
+        max_snapshots: 8,
+    };
+    let services = Arc::new(Services::new(member.clone(), limits));
+    let transport = transport::Transport::start(processors).map_err(process("start workers"))?;
+
+    // Nobody is let in before a leader has applied its first entry.
+    loop {
+        if let Ok(error) = started.failed.try_recv() {
+            return Err(error.into());
+        }
+        if let Ok(signal) = signals.try_recv() {
+            tracing::info!("signal" = signal, "received signal; shutting down");
+            return Ok(());
+        }
+        match started.ready.recv_timeout(Duration::from_millis(50)) {
+            Ok(()) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(match started.failed.recv() {
+                    Ok(error) => error.into(),
+                    Err(_) => ServerError::NotReady("the member ended"),
+                });
+            }
+        }
+    }
+    let gateway = config.is_set("enable-grpc-gateway");
+    let wire = Arc::new(transport::Limits {
+        message_bytes_max: config.count("max-request-bytes") as usize + 512 * 1024,
+        streams_max: u32::try_from(config.count("max-concurrent-streams")).unwrap_or(u32::MAX),
+        keepalive: transport::Keepalive {
+            min_time: config.duration("grpc-keepalive-min-time"),
+            interval: config.duration("grpc-keepalive-interval"),
+            timeout: config.duration("grpc-keepalive-timeout"),
+        },
+        ..transport::Limits::default()
+    });
+    let separate_http = !http_clients.is_empty();
+    let listen = |listeners: Vec<transport::Listener>, grpc: bool, gateway: bool| {
+        for listener in listeners {
+            let service = Arc::new(Frontend { services: services.clone(), grpc, gateway });
+            let endpoint =
+                transport::Endpoint { service, limits: wire.clone(), secure: None };
+            transport.listen(listener, endpoint).map_err(process("listen"))?;
+        }
+        Ok::<(), ServerError>(())
+    };
+    listen(clients, true, gateway && !separate_http)?;
+    listen(http_clients, false, gateway)?;
+    listen(metrics, false, false)?;
+    for endpoint in &config.listen_client {
+        tracing::info!(
+            "traffic" = "grpc+http",
+            "address" = endpoint.url.as_str(),
+            "serving client traffic insecurely; this is strongly discouraged!"
+        );
+    }
+    tracing::info!("ready to serve client requests");
+    notify_systemd();
+
+    let outcome = wait(started, signals);
+    let closing = || tracing::info!(
+        "name" = config.name.as_str(),
+        "data-dir" = %config.data_dir.display(),
+        "closing etcd server"
+    );
+    closing();
+    transport.shutdown(Duration::from_secs(2));
+    outcome
+}
+
+fn wait(
+    started: &Started,
+    signals: &std::sync::mpsc::Receiver<&'static str>,
+) -> Result<(), ServerError> {
+    loop {
+        match signals.recv_timeout(Duration::from_millis(100)) {
+            Ok(signal) => {
+                tracing::info!("signal" = signal, "received signal; shutting down");
+                return Ok(());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(ServerError::NotReady("the signal thread ended"));
+            }
+        }
+        if let Ok(error) = started.failed.try_recv() {
+            return Err(error.into());
+        }
+    }
+}
+
+fn finish(
+    started: Started,
+    config: &Config,
+    outcome: Result<(), ServerError>,
+) -> Result<(), ServerError> {
+    if outcome.is_ok() {
+        let (sender, receiver) = channel();
+        started.handle.stop(sender);
+        // A full disk must not keep the process from ending: the log has everything.
+        if receiver.recv_timeout(Duration::from_secs(10)).is_err() {
+            tracing::warn!("ending with a commit under way; the log has what it lacks");
+            return outcome;
+        }
+        let Started { handle, threads, .. } = started;
+        drop(handle);
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread panicked");
+            }
+        }
+        tracing::info!(
+            "name" = config.name.as_str(),
+            "data-dir" = %config.data_dir.display(),
+            "closed etcd server"
+        );
+    }
+    outcome
+}
+
+/// Tells names of signals that ask the process to end.
+fn signals() -> Result<std::sync::mpsc::Receiver<&'static str>, ServerError> {
+    let (sender, receiver) = channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(process("start the signal runtime"))?;
+    // Handlers stand before this returns, so that a signal during the start is not lost.
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        use tokio::signal::unix::{SignalKind, signal};
+        (
+            signal(SignalKind::terminate()).map_err(process("handle SIGTERM"))?,
+            signal(SignalKind::interrupt()).map_err(process("handle SIGINT"))?,
+        )
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            runtime.block_on(async move {
+                loop {
+                    let name = tokio::select! {
+                        _ = terminate.recv() => "terminated",
+                        _ = interrupt.recv() => "interrupt",
+                    };
+                    if sender.send(name).is_err() {
+                        return;
+                    }
+                }
+            });
+        })
+        .map_err(process("start the signal thread"))?;
+    Ok(receiver)
+}
+
+/// sd_notify(3): READY=1 to the socket that systemd names.
+fn notify_systemd() {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let told = std::os::unix::net::UnixDatagram::unbound()
+        .and_then(|socket| socket.send_to(b"READY=1\n", &path));
+    match told {
+        Ok(_) => tracing::info!("successfully notified init daemon"),
+        Err(error) => tracing::error!("error" = %error, "failed to notify systemd for readiness"),
+    }
+}

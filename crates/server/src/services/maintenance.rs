@@ -1,0 +1,133 @@
+//! Alarms, status, hashes, defragmentation.
+
+use super::kv::failure;
+use super::propose::Field;
+use super::{Caller, Services, body, decode, store_status};
+use crate::transport::{Reply, Status};
+use bytes::Bytes;
+use quorate_api::Error;
+use quorate_api::etcdserverpb::{
+    AlarmRequest, AlarmType, DefragmentResponse, DowngradeInfo, HashKvRequest, HashKvResponse,
+    HashResponse, MoveLeaderRequest, MoveLeaderResponse, StatusRequest, StatusResponse,
+};
+use quorate_node::store::hash::{hash_by_revision, hash_file};
+use quorate_node::store::quota::DEFAULT_QUOTA_BYTES;
+use quorate_node::{ETCD_VERSION, Reply as MemberReply};
+
+impl Services {
+    pub(super) fn alarm(
+        &self,
+        message: Bytes,
+        answer: &mut dyn FnMut() -> Caller,
+    ) -> Result<Reply, Status> {
+        let _checked: AlarmRequest = decode(message.clone())?;
+        self.propose(Field::Alarm, &message, false, answer)
+    }
+
+    pub(super) fn status(&self, message: Bytes) -> Result<Reply, Status> {
+        let _checked: StatusRequest = decode(message)?;
+        let (status, view) = (self.member.status(), self.member.view());
+        let mut errors = Vec::new();
+        if status.leader == 0 {
+            errors.push(Error::NoLeader.text().to_owned());
+        }
+        for alarm in view.alarms.of_kind(AlarmType::None as i32) {
+            let kind = AlarmType::try_from(alarm.alarm)
+                .map_or_else(|_| alarm.alarm.to_string(), |kind| kind.as_str_name().to_owned());
+            errors.push(format!("memberID:{} alarm:{kind} ", alarm.member_id));
+        }
+        let downgrade = view.members.downgrade_job();
+        let response = StatusResponse {
+            header: Some(self.header(view.revision)),
+            version: ETCD_VERSION.to_owned(),
+            db_size: view.sizes.total,
+            leader: status.leader,
+            raft_index: status.committed,
+            raft_term: status.term,
+            raft_applied_index: status.applied,
+            errors,
+            db_size_in_use: view.sizes.in_use,
+            is_learner: status.is_learner,
+            storage_version: view.storage_version.as_deref().unwrap_or("").to_owned(),
+            db_size_quota: match self.limits.quota_bytes {
+                0 => DEFAULT_QUOTA_BYTES,
+                bytes => bytes,
+            },
+            downgrade_info: Some(DowngradeInfo {
+                enabled: downgrade.is_some(),
+                target_version: downgrade.unwrap_or_default(),
+            }),
+        };
+        Ok(Reply::Now(body(&response)))
+    }
+
+    pub(super) fn defragment(
+        &self,
+        answer: &mut dyn FnMut() -> Caller,
+    ) -> Result<Reply, Status> {
+        let caller = answer();
+        tracing::info!("starting defragment");
+        self.member.defragment(Box::new(move |reply, batch| {
+            let answer = match reply {
+                MemberReply::Ready => {
+                    tracing::info!("finished defragment");
+                    Ok(body(&DefragmentResponse { header: None }))
+                }
+                other => Err(failure(other)),
+            };
+            caller.respond_in(answer, batch);
+        }));
+        Ok(Reply::Later)
+    }
+
+    pub(super) fn hash(&self, answer: &mut dyn FnMut() -> Caller) -> Result<Reply, Status> {
+        let (reader, caller) = (self.reader(), answer());
+        self.member.commit_then(Box::new(move |reply, batch| {
+            if !matches!(reply, MemberReply::Ready) {
+                return caller.respond_in(Err(failure(reply)), batch);
+            }
+            let reads = reader.clone();
+            reads.on_pool(caller, move || {
+                let view = reader.member.view();
+                let hash = hash_file(&view.file).map_err(store_status)?;
+                let header = Some(reader.header(view.revision));
+                Ok(body(&HashResponse { header, hash }))
+            });
+        }));
+        Ok(Reply::Later)
+    }
+
+    pub(super) fn hash_kv(
+        &self,
+        message: Bytes,
+        answer: &mut dyn FnMut() -> Caller,
+    ) -> Result<Reply, Status> {
+        let request: HashKvRequest = decode(message)?;
+        let reader = self.reader();
+        self.reader().on_pool(answer(), move || {
+            let view = reader.member.view();
+            let hash =
+                hash_by_revision(&view, &view.hashes, request.revision).map_err(store_status)?;
+            Ok(body(&HashKvResponse {
+                header: Some(reader.header(view.revision)),
+                hash: hash.hash,
+                compact_revision: hash.compact_revision,
+                hash_revision: hash.revision,
+            }))
+        });
+        Ok(Reply::Later)
+    }
+
+    pub(super) fn move_leader(&self, message: Bytes) -> Result<Reply, Status> {
+        let request: MoveLeaderRequest = decode(message)?;
+        let status = self.member.status();
+        if status.leader != self.member.member_id() {
+            return Err(Error::NotLeader.into());
+        }
+        // A lone member can only be asked to keep what it has.
+        if request.target_id != status.leader {
+            return Err(Error::BadLeaderTransferee.into());
+        }
+        Ok(Reply::Now(body(&MoveLeaderResponse { header: None })))
+    }
+}

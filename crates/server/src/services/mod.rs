@@ -1,0 +1,222 @@
+//! The services, between the transport and the member.
+//!
+//! Handlers run on a connection's worker thread and never block: what is ready is answered at once,
+//! what goes through the log or takes long is answered later through the call's responder. The
+//! checks here are a courtesy to the client; apply decides.
+
+pub mod answer;
+mod caller;
+mod checks;
+mod cluster;
+mod health;
+mod kv;
+mod lease;
+mod maintenance;
+mod propose;
+mod range_stream;
+mod snapshot;
+mod watch;
+
+pub use caller::Caller;
+
+use crate::driver::Handle;
+use crate::metrics::call_started;
+use crate::transport::{
+    Body, CallContext, ConnectionInbox, HttpReply, HttpRequest, Lookup, MethodId, MethodKind,
+    Reply, Service, Status, StreamHandler, StreamSink,
+};
+use bytes::Bytes;
+use prost::Message;
+use quorate_api as api;
+use quorate_api::etcdserverpb::ResponseHeader;
+use quorate_api::{Code, Error, Method};
+use std::sync::Arc;
+
+/// Limits and settings of the services.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Largest encoded request, in bytes.
+    pub max_request_bytes: usize,
+    /// Most operations of a transaction.
+    pub max_txn_ops: usize,
+    /// The space quota as configured, for Status.
+    pub quota_bytes: i64,
+    /// Most snapshots sent at a time.
+    pub max_snapshots: usize,
+}
+
+/// All services of a member.
+pub struct Services {
+    pub(crate) member: Handle,
+    pub(crate) limits: Limits,
+    pub(crate) watch_streams: std::sync::atomic::AtomicU64,
+    pub(crate) snapshots: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+/// A header without a revision.
+pub fn header(cluster_id: u64, member_id: u64, raft_term: u64) -> ResponseHeader {
+    ResponseHeader { cluster_id, member_id, revision: 0, raft_term }
+}
+
+/// Decodes a request, or gives grpc-go's status for one that cannot be.
+pub(crate) fn decode<T: Message + Default>(message: Bytes) -> Result<T, Status> {
+    T::decode(message).map_err(|e| {
+        Status::new(Code::Internal, format!("grpc: error unmarshalling request: {e}"))
+    })
+}
+
+/// Encodes an answer.
+pub(crate) fn body<T: Message>(answer: &T) -> Body {
+    Body::Whole(answer.encode_to_vec().into())
+}
+
+/// The status of an error of the store.
+pub(crate) fn store_status(error: quorate_node::store::Error) -> Status {
+    match error {
+        quorate_node::store::Error::Api(error) => error.into(),
+        other => {
+            tracing::error!("error" = %other, "a read failed");
+            Status::new(Code::DataLoss, format!("etcdserver: {other}"))
+        }
+    }
+}
+
+pub(crate) fn not_served(what: &str) -> Status {
+    Status::new(Code::Unimplemented, format!("etcdserver: {what} is not served by this version"))
+}
+
+impl Services {
+    /// Services over a running member.
+    pub fn new(member: Handle, limits: Limits) -> Services {
+        Services {
+            member,
+            limits,
+            watch_streams: std::sync::atomic::AtomicU64::new(1),
+            snapshots: Arc::default(),
+        }
+    }
+
+    /// A header with a revision.
+    pub(crate) fn header(&self, revision: i64) -> ResponseHeader {
+        let member = &self.member;
+        ResponseHeader {
+            revision,
+            ..header(member.cluster_id(), member.member_id(), member.term())
+        }
+    }
+
+    fn check_leader(&self, context: &CallContext) -> Result<(), Status> {
+        if context.requires_leader() && self.member.status().leader == 0 {
+            return Err(Error::NoLeader.into());
+        }
+        Ok(())
+    }
+
+    /// A call of any unary method, as the transport and the JSON gateway make it.
+    pub(crate) fn unary(
+        &self,
+        method: Method,
+        message: Bytes,
+        answer: &mut dyn FnMut() -> Caller,
+    ) -> Result<Reply, Status> {
+        match method {
+            Method::KVRange => self.range(message, answer),
+            Method::KVPut => self.put(message, answer),
+            Method::KVDeleteRange => self.delete_range(message, answer),
+            Method::KVTxn => self.txn(message, answer),
+            Method::KVCompact => self.compact(message, answer),
+            Method::LeaseLeaseGrant => self.lease_grant(message, answer),
+            Method::LeaseLeaseRevoke => self.lease_revoke(message, answer),
+            Method::LeaseLeaseTimeToLive => self.lease_time_to_live(message, answer),
+            Method::LeaseLeaseLeases => self.lease_leases(message, answer),
+            Method::ClusterMemberList => self.member_list(message, answer),
+            Method::ClusterMemberAdd
+            | Method::ClusterMemberRemove
+            | Method::ClusterMemberUpdate
+            | Method::ClusterMemberPromote => Err(not_served("a change of membership")),
+            Method::MaintenanceAlarm => self.alarm(message, answer),
+            Method::MaintenanceStatus => self.status(message),
+            Method::MaintenanceDefragment => self.defragment(answer),
+            Method::MaintenanceHash => self.hash(answer),
+            Method::MaintenanceHashKV => self.hash_kv(message, answer),
+            Method::MaintenanceMoveLeader => self.move_leader(message),
+            Method::MaintenanceDowngrade => Err(not_served("a downgrade")),
+            Method::AuthAuthStatus => Ok(Reply::Now(body(&api::etcdserverpb::AuthStatusResponse {
+                header: Some(self.header(self.member.view().revision)),
+                enabled: false,
+                auth_revision: 1,
+            }))),
+            Method::AuthAuthenticate => Err(Error::AuthNotEnabled.into()),
+            Method::HealthCheck => self.health_check(message),
+            _ if method.service() == "etcdserverpb.Auth" => Err(not_served("authentication")),
+            _ => Err(not_served(method.service())),
+        }
+    }
+}
+
+/// The services behind one listener.
+pub struct Frontend {
+    /// What is served.
+    pub services: Arc<Services>,
+    /// Whether gRPC is served here.
+    pub grpc: bool,
+    /// Whether the JSON gateway is served here.
+    pub gateway: bool,
+}
+
+impl Service for Frontend {
+    fn method(&self, path: &str) -> Lookup {
+        if let Some(method) = Method::from_path(path).filter(|_| self.grpc) {
+            let kind = match (method.client_streaming(), method.server_streaming()) {
+                (false, false) => MethodKind::Unary,
+                (false, true) => MethodKind::ServerStream,
+                (true, _) => MethodKind::Bidi,
+            };
+            return Lookup::Method(MethodId(method as u16), kind);
+        }
+        let service = path.trim_start_matches('/').rsplit_once('/').map_or("", |(s, _)| s);
+        if self.grpc && Method::knows_service(service) {
+            Lookup::UnknownMethod
+        } else {
+            Lookup::UnknownService
+        }
+    }
+
+    fn call(&self, method: MethodId, message: Bytes, context: &CallContext) -> Reply {
+        let method = Method::ALL[usize::from(method.0)];
+        call_started(method);
+        let services = &self.services;
+        let outcome = services.check_leader(context).and_then(|()| {
+            services.unary(method, message, &mut || Caller::Grpc(context.responder()))
+        });
+        outcome.unwrap_or_else(Reply::Error)
+    }
+
+    fn open_stream(
+        &self,
+        method: MethodId,
+        context: &CallContext,
+        sink: StreamSink,
+    ) -> Result<Box<dyn StreamHandler>, Status> {
+        let method = Method::ALL[usize::from(method.0)];
+        call_started(method);
+        let services = &self.services;
+        services.check_leader(context)?;
+        match method {
+            Method::WatchWatch => Ok(services.open_watch(sink)),
+            Method::LeaseLeaseKeepAlive => Ok(services.open_keep_alive(sink)),
+            Method::KVRangeStream => Ok(services.open_range_stream(sink)),
+            Method::MaintenanceSnapshot => services.open_snapshot(sink),
+            Method::HealthWatch => Ok(services.open_health_watch(sink)),
+            _ => Err(not_served(method.service())),
+        }
+    }
+
+    fn flush(&self, _: &ConnectionInbox) {
+        self.services.member.flush();
+    }
+
+    fn http(&self, request: HttpRequest) -> HttpReply {
+        crate::http::serve(self.services.clone(), request, self.gateway)
+    }
+}

@@ -1,0 +1,186 @@
+//! The watch service: from the client's requests to the hub, and from the hub's messages to frames.
+
+use super::{Services, decode, header};
+use crate::driver::Handle;
+use crate::transport::{Body, Status, StreamHandler, StreamSink, WakeBatch};
+use bytes::Bytes;
+use prost::Message as _;
+use prost::encoding::encode_varint;
+use quorate_api::etcdserverpb::watch_request::RequestUnion;
+use quorate_api::etcdserverpb::{ResponseHeader, WatchRequest, WatchResponse};
+use quorate_node::store::watch::{Events, Message, NO_WATCH_ID, Outbox, Recipient, StreamId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+struct WatchStream {
+    member: Handle,
+    id: StreamId,
+    sink: StreamSink,
+}
+
+impl Services {
+    pub(super) fn open_watch(&self, sink: StreamSink) -> Box<dyn StreamHandler> {
+        let id = self.watch_streams.fetch_add(1, Ordering::Relaxed);
+        let outbox = Box::new(WatchOutbox {
+            sink: sink.clone(),
+            member: self.member.clone(),
+            max_bytes: self.limits.max_request_bytes + 512 * 1024,
+        });
+        self.member.ask(Box::new(move |member, _| {
+            let now_ms = member.now_ms();
+            member.hub().open(id, outbox, now_ms);
+        }));
+        Box::new(WatchStream { member: self.member.clone(), id, sink })
+    }
+}
+
+impl StreamHandler for WatchStream {
+    fn on_message(&mut self, message: Bytes) -> Result<(), Status> {
+        let request: WatchRequest = decode(message)?;
+        let (id, sink) = (self.id, self.sink.clone());
+        match request.request_union {
+            Some(RequestUnion::CreateRequest(create)) => {
+                self.member.ask(Box::new(move |member, _| {
+                    let (hub, view) = member.hub_and_view();
+                    let view = view.clone();
+                    if let Err(error) = hub.create(id, &create, &view) {
+                        tracing::error!("error" = %error, "a watcher could not be made");
+                        sink.close(Status::new(crate::transport::Code::DataLoss, error.to_string()));
+                    }
+                }));
+            }
+            Some(RequestUnion::CancelRequest(cancel)) => {
+                let watch_id = cancel.watch_id;
+                self.member.ask(Box::new(move |member, _| member.hub().cancel(id, watch_id)));
+            }
+            Some(RequestUnion::ProgressRequest(_)) => {
+                self.member.ask(Box::new(move |member, _| member.hub().request_progress(id)));
+            }
+            // etcd notes it and goes on.
+            None => tracing::info!("invalid watch request type received in gRPC stream"),
+        }
+        Ok(())
+    }
+
+    fn on_half_close(&mut self) {
+        self.sink.close(Status::ok());
+    }
+
+    fn on_cancel(&mut self) {}
+
+    fn on_writable(&mut self) {
+        // The loop looks at the stream again; that is all that is needed.
+        self.member.ask(Box::new(|_, _| {}));
+    }
+}
+
+impl Drop for WatchStream {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.member.ask(Box::new(move |member, _| member.hub().close(id)));
+    }
+}
+
+struct WatchOutbox {
+    sink: StreamSink,
+    member: Handle,
+    /// Beyond it, a watcher that takes fragments gets them.
+    max_bytes: usize,
+}
+
+impl Outbox for WatchOutbox {
+    fn has_room(&self) -> bool {
+        self.sink.writable() > 0
+    }
+
+    fn send(&self, message: Message) {
+        let mut batch = WakeBatch::new();
+        let member = &self.member;
+        let head = |revision: i64| ResponseHeader {
+            revision,
+            ..header(member.cluster_id(), member.member_id(), member.term())
+        };
+        let control = match message {
+            Message::Events { revision, to, events } => {
+                self.send_events(&head(revision), &to, &events, &mut batch);
+                return;
+            }
+            Message::Created { watch_id, revision } => WatchResponse {
+                header: Some(head(revision)),
+                watch_id,
+                created: true,
+                ..Default::default()
+            },
+            Message::Refused { reason, revision } => WatchResponse {
+                header: Some(head(revision)),
+                watch_id: NO_WATCH_ID,
+                created: true,
+                canceled: true,
+                cancel_reason: reason,
+                ..Default::default()
+            },
+            Message::Canceled { watch_id, revision } => WatchResponse {
+                header: Some(head(revision)),
+                watch_id,
+                canceled: true,
+                ..Default::default()
+            },
+            Message::Compacted { watch_id, compact_revision } => WatchResponse {
+                header: Some(head(0)),
+                watch_id,
+                canceled: true,
+                compact_revision,
+                ..Default::default()
+            },
+            Message::Progress { watch_id, revision } => {
+                WatchResponse { header: Some(head(revision)), watch_id, ..Default::default() }
+            }
+        };
+        self.sink.send_in(Body::Whole(control.encode_to_vec().into()), &mut batch);
+    }
+}
+
+impl WatchOutbox {
+    fn send_events(
+        &self,
+        header: &ResponseHeader,
+        to: &[Recipient],
+        events: &Arc<Events>,
+        batch: &mut WakeBatch,
+    ) {
+        let mut head = Vec::with_capacity(48);
+        super::kv::put_header(&mut head, header);
+        for recipient in to {
+            if recipient.fragment && events.bytes().len() >= self.max_bytes {
+                let pieces = events.pieces(self.max_bytes.saturating_sub(head.len() + 16));
+                let last = pieces.len() - 1;
+                for (i, piece) in pieces.into_iter().enumerate() {
+                    self.send_in(&head, recipient.watch_id, i < last, piece, batch);
+                }
+            } else {
+                self.send_in(&head, recipient.watch_id, false, events.bytes(), batch);
+            }
+        }
+    }
+
+    fn send_in(
+        &self,
+        head: &[u8],
+        watch_id: i64,
+        fragment: bool,
+        events: &[u8],
+        batch: &mut WakeBatch,
+    ) {
+        let mut message = Vec::with_capacity(head.len() + events.len() + 16);
+        message.extend_from_slice(head);
+        if watch_id != 0 {
+            message.push(2 << 3);
+            encode_varint(watch_id as u64, &mut message);
+        }
+        if fragment {
+            message.extend_from_slice(&[7 << 3, 1]);
+        }
+        message.extend_from_slice(events);
+        self.sink.send_in(Body::Whole(message.into()), batch);
+    }
+}
