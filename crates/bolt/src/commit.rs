@@ -102,7 +102,7 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
         error
     };
     settled.map_err(|error| give_back(writer, error))?;
-    let crate::node::Root::Page(root_page) = root.root else {
+    let crate::bucket_node::Root::Page(root_page) = root.root else {
         unreachable!("the root bucket has a page");
     };
     if before.has_freelist() {
@@ -209,9 +209,9 @@ fn grow(db: &Inner, writer: &mut Writer, high_water: u64) -> Result<(), Error> {
         return Ok(());
     }
     let generous = grown_len(needed);
-    let mut grown = db.file.allocate(generous);
+    let mut grown = db.file.set_len(generous);
     if grown.is_err() && generous > needed {
-        grown = db.file.allocate(needed);
+        grown = db.file.set_len(needed);
     }
     let len = db.file.len();
     // What a failed growth may have left is counted, too, where it can be known.

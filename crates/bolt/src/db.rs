@@ -93,7 +93,7 @@ pub(crate) struct Writer {
     /// that page is invalid.
     pub(crate) other_high_water: u64,
     /// Memory of the transaction before, to be used again.
-    pub(crate) spare: crate::node::Arena,
+    pub(crate) spare: crate::memory::Arena,
     /// Likewise, the pages that were written.
     pub(crate) spare_pages: Vec<u8>,
     /// Where the vacuum goes on.
@@ -255,7 +255,7 @@ impl Db {
         let writer = Writer {
             file_len: len,
             other_high_water: metas.other.map_or(u64::MAX, |other| other.high_water),
-            spare: crate::node::Arena::default(),
+            spare: crate::memory::Arena::default(),
             spare_pages: Vec::new(),
             vacuum: crate::vacuum::Progress::default(),
             free: found.free,

@@ -12,6 +12,7 @@
 //!
 //! It knows no key's meaning, reads no clock and starts no thread that outlives a call.
 
+mod bucket_node;
 mod check;
 mod checksum;
 mod commit;
@@ -21,6 +22,7 @@ mod db;
 mod error;
 mod freelist;
 mod map;
+mod memory;
 mod meta;
 mod node;
 mod page;
@@ -30,6 +32,7 @@ mod scrub;
 mod settle;
 mod vacuum;
 mod walk;
+mod window;
 mod write;
 
 #[cfg(test)]

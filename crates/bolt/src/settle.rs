@@ -9,10 +9,12 @@
 //! larger than a page does not share its page with neighbours, and the full page at the right edge
 //! stays in place when entries come behind it.
 
+use crate::bucket_node::{BucketNode, Root};
 use crate::checksum::{self, TRAILER_BYTES, pages_for};
 use crate::error::Error;
 use crate::freelist::FreeList;
-use crate::node::{BranchNode, BucketNode, Child, Item, LeafNode, Link, Memory, Node, Ref, Root};
+use crate::memory::{Memory, Ref};
+use crate::node::{BranchNode, Child, Item, LeafNode, Link, Node};
 use crate::page::{
     BRANCH, BUCKET_BYTES, BUCKET_FLAG, COUNT_MAX, ELEMENT_BYTES, HEADER_BYTES, Header, LEAF,
 };

@@ -16,15 +16,17 @@
 //! Invariant of cutting the file to the high-water mark: both meta pages say durably that nothing
 //! beyond is in use, and no reader's state has a higher mark, so nobody looks there any more.
 
+use crate::bucket_node::BucketNode;
 use crate::commit::{self, Placement, grown_len};
 use crate::db::{Db, Inner, Writer};
 use crate::error::Error;
 use crate::freelist::FreeList;
 use crate::map::Map;
-use crate::node::{BucketNode, Memory};
+use crate::memory::Memory;
 use crate::page::{Leaf, Page};
 use crate::settle::{capacity, pieces_when_full};
 use crate::walk::{self, Place, Position, Visitor};
+use crate::window::{emptiest, meets};
 use crate::write::WriteTx;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -306,63 +308,6 @@ impl Progress {
             self.pass = Some(next);
         }
     }
-}
-
-/// Sums over the free pages from the beginning of the file.
-struct FreeSums {
-    /// Where a free run starts, its length, and the free pages before it.
-    runs: Vec<(u64, u64, u64)>,
-}
-
-impl FreeSums {
-    fn new(free: &FreeList) -> FreeSums {
-        let mut before = 0;
-        let runs = free.runs().map(|(start, len)| {
-            let run = (start, len, before);
-            before += len;
-            run
-        });
-        FreeSums {
-            runs: runs.collect(),
-        }
-    }
-
-    /// Free pages below `end`.
-    fn below(&self, end: u64) -> u64 {
-        let count = self.runs.partition_point(|(start, _, _)| *start < end);
-        match self.runs[..count].last() {
-            Some((start, len, before)) => before + (*len).min(end - start),
-            None => 0,
-        }
-    }
-}
-
-/// Whether any of `runs`, which are in ascending order, has pages in `start..start + len`.
-fn meets(runs: &[(u64, u64)], start: u64, len: u64) -> bool {
-    let next = runs.partition_point(|(run, _)| *run < start);
-    let meets_next = runs.get(next).is_some_and(|(run, _)| *run < start + len);
-    let meets_before = next > 0 && runs[next - 1].0 + runs[next - 1].1 > start;
-    meets_next || meets_before
-}
-
-/// The stretch of `len` pages below `end` with the most free pages, and without any of the pages
-/// of `runs`, which are in ascending order.
-fn emptiest(free: &FreeList, runs: &[(u64, u64)], len: u64, end: u64) -> Option<(u64, u64)> {
-    let sums = FreeSums::new(free);
-    let holes = sums.runs.iter().map(|(start, _, _)| *start);
-    let behind_runs = runs.iter().map(|(start, pages)| start + pages);
-    let mut best: Option<(u64, u64)> = None;
-    let before_runs = runs.iter().map(|(start, _)| start.saturating_sub(len));
-    for start in holes.chain(behind_runs).chain(before_runs).chain([2]) {
-        if start < 2 || start + len > end || meets(runs, start, len) {
-            continue;
-        }
-        let count = sums.below(start + len) - sums.below(start);
-        if best.is_none_or(|(_, most)| count > most) {
-            best = Some((start, count));
-        }
-    }
-    best.map(|(start, _)| (start, len))
 }
 
 /// Chooses the pages of one step.

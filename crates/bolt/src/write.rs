@@ -1,9 +1,10 @@
 //! The write transaction as its user sees it.
 
+use crate::bucket_node::{BucketNode, Root};
 use crate::commit::{self, CommitStats};
 use crate::db::{Inner, Snapshot, Writer};
 use crate::error::Error;
-use crate::node::{BucketNode, Memory, Root};
+use crate::memory::Memory;
 use crate::page::{BUCKET_FLAG, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use std::sync::{Arc, MutexGuard};
 
