@@ -76,6 +76,24 @@ struct Walk<'a> {
     found: Mutex<Vec<Tree>>,
 }
 
+/// That the keys of a page ascend.
+fn check_order(page: &Page<'_>) -> Result<(), Problem> {
+    let count = match page {
+        Page::Branch(branch) => branch.count(),
+        Page::Leaf(leaf) => leaf.count(),
+    };
+    let key = |index| match page {
+        Page::Branch(branch) => branch.key(index),
+        Page::Leaf(leaf) => leaf.key(index),
+    };
+    for index in 1..count {
+        if key(index - 1)? >= key(index)? {
+            return Err(Problem::KeyOrder(index));
+        }
+    }
+    Ok(())
+}
+
 /// Walks everything below the root of `snapshot`.
 pub(crate) fn walk(
     snapshot: &Snapshot,
@@ -138,6 +156,8 @@ impl<'a> Walk<'a> {
         match verified.map_err(|problem| map.corrupt(id, problem))? {
             Some(_txid) => {}
             None => {
+                // Nothing else vouches for the order by which everything is found.
+                check_order(&page).map_err(|problem| map.corrupt(id, problem))?;
                 let pages = run.len() / map.page_size();
                 self.unverified_pages
                     .fetch_add(pages as u64, Ordering::Relaxed);

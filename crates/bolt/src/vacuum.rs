@@ -48,6 +48,9 @@ const WINDOW_PAGES: u64 = 4096;
 /// Steps at the end that only commit and cut: one per meta page, and the cut.
 const LAST_STEPS: u32 = 3;
 
+/// Bytes that one step cuts off at most: giving back blocks takes the file system its time.
+const CUT_BYTES: u64 = 32 << 20;
+
 /// Runs that a pass remembers.
 const RUNS_MAX: usize = 1 << 16;
 
@@ -117,19 +120,23 @@ impl Db {
         let high_water = tx.memory.base.meta.high_water;
         let mut progress = std::mem::take(&mut tx.writer.vacuum);
         if let Some(steps) = progress.last_steps {
-            let done = steps == 0 || is_settled(&tx);
+            let more = may_cut(&self.inner, &tx);
+            let done = !more && (steps == 0 || is_settled(&tx));
             if !done {
+                let steps = steps.saturating_sub(1);
                 tx.writer.vacuum = Progress {
-                    last_steps: Some(steps - 1),
+                    last_steps: Some(steps),
                     ..progress
                 };
-                commit::commit(
-                    tx,
-                    Placement::Below {
-                        end: high_water,
-                        avoid: None,
-                    },
-                )?;
+                if !more {
+                    commit::commit(
+                        tx,
+                        Placement::Below {
+                            end: high_water,
+                            avoid: None,
+                        },
+                    )?;
+                }
             }
             return Ok(VacuumStep {
                 cut_bytes,
@@ -211,24 +218,19 @@ fn touch_page(root: &mut BucketNode, memory: &Memory, touch: &Touch) -> Result<(
     bucket.rewrite(memory, &touch.key, touch.id, touch.group)
 }
 
-/// Shortens the file to its high-water mark where that is allowed and worth it.
+/// Shortens the file towards its high-water mark where that is allowed and worth it.
 fn cut(db: &Inner, tx: &mut WriteTx<'_>) -> Result<u64, Error> {
-    let high_water = tx.memory.base.meta.high_water;
-    let len = tx.memory.base.meta.bytes();
+    if !may_cut(db, tx) {
+        return Ok(0);
+    }
     let writer: &mut Writer = &mut tx.writer;
-    if writer.other_high_water > high_water || writer.file_len <= grown_len(len) {
-        return Ok(0);
-    }
-    // No state with a higher mark can be opened any more: the newest one is this.
-    if db
-        .shared()
-        .readers
-        .values()
-        .any(|readers| readers.high_water > high_water)
-    {
-        return Ok(0);
-    }
     let before = writer.file_len;
+    let len = tx
+        .memory
+        .base
+        .meta
+        .bytes()
+        .max(before.saturating_sub(CUT_BYTES));
     db.file
         .set_len(len)
         .map_err(|source| db.io("cutting the file", source))?;
@@ -237,6 +239,21 @@ fn cut(db: &Inner, tx: &mut WriteTx<'_>) -> Result<u64, Error> {
         .sync_data()
         .map_err(|source| db.poison("syncing the cut", source))?;
     Ok(before - len)
+}
+
+/// Whether the file is longer than it would have been made, and nobody looks at its end any more.
+fn may_cut(db: &Inner, tx: &WriteTx<'_>) -> bool {
+    let meta = tx.memory.base.meta;
+    let worth_it = tx.writer.file_len > grown_len(meta.bytes());
+    // No state with a higher mark can be opened any more: the newest one is this.
+    let seen = |high_water: u64| high_water > meta.high_water;
+    worth_it
+        && !seen(tx.writer.other_high_water)
+        && !db
+            .shared()
+            .readers
+            .values()
+            .any(|readers| seen(readers.high_water))
 }
 
 impl Progress {

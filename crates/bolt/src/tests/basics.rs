@@ -167,6 +167,33 @@ fn a_bucket_is_removed_after_one_inside_of_it() {
 }
 
 #[test]
+fn a_commit_syncs_twice_and_writes_neighbours_together() {
+    let disk = disk();
+    let db = open(&disk, 4096);
+    for round in 0..20u64 {
+        let before = disk.counts();
+        let mut tx = db.begin_write().unwrap();
+        let mut bucket = tx.create_bucket_if_missing(b"key").unwrap();
+        bucket.set_append_only(true);
+        for number in 0..200 {
+            bucket
+                .put(&(round * 200 + number).to_be_bytes(), &[1; 500])
+                .unwrap();
+        }
+        let stats = tx.commit().unwrap();
+        let after = disk.counts();
+        assert!(stats.written_pages > 25);
+        assert_eq!(after.file_syncs - before.file_syncs, 2);
+        // Growth, a few stretches of pages, the meta page and the syncs.
+        assert!(
+            after.calls - before.calls <= 8,
+            "{} calls",
+            after.calls - before.calls
+        );
+    }
+}
+
+#[test]
 fn many_small_buckets_take_few_pages() {
     let disk = disk();
     let db = open(&disk, 4096);
