@@ -387,6 +387,45 @@ fn the_file_outgrows_its_map() {
 }
 
 #[test]
+fn a_slow_reader_does_not_pin_what_it_cannot_see() {
+    let disk = disk();
+    let db = open(&disk, 4096);
+    let overwrite = |round: u8| {
+        let mut tx = db.begin_write().unwrap();
+        let mut bucket = tx.create_bucket_if_missing(b"b").unwrap();
+        for key in 0..50 {
+            bucket.put(&[key], &[round; 2000]).unwrap();
+        }
+        tx.commit().unwrap();
+    };
+    overwrite(0);
+    let slow = db.begin_read();
+    for round in 1..10 {
+        overwrite(round);
+    }
+    let size = db.size();
+    for round in 10..200 {
+        overwrite(round);
+        // Newer readers come and go.
+        assert_eq!(
+            db.begin_read()
+                .bucket(b"b")
+                .unwrap()
+                .unwrap()
+                .get(&[7])
+                .unwrap()
+                .unwrap()[0],
+            round
+        );
+    }
+    assert_eq!(db.size(), size);
+    let bucket = slow.bucket(b"b").unwrap().unwrap();
+    for key in 0..50 {
+        assert_eq!(bucket.get(&[key]).unwrap(), Some(&[0; 2000][..]));
+    }
+}
+
+#[test]
 fn reads_go_on_while_a_writer_waits() {
     let disk = disk();
     let db = open(&disk, 4096);

@@ -81,6 +81,15 @@ fn a_length_change_is_kept_or_lost_and_new_bytes_are_zero() {
 }
 
 #[test]
+fn made_directories_are_durable_at_once() {
+    let disk = FaultyDisk::new(1);
+    disk.create_dir_all(Path::new("/a/b/c")).unwrap();
+    for seed in 0..20 {
+        assert!(disk.crash(seed).exists(Path::new("/a/b/c")).unwrap());
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_disk() {
     let (disk, file) = with_file();
     for round in 0..20u8 {
