@@ -17,12 +17,12 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 use quorate_bolt::Db;
 use quorate_disk::Disk;
 use quorate_raft::{
-    Config as RaftConfig, MemoryStorage, Raft, Snapshot, SnapshotMetadata,
+    ConfChange, ConfChangeKind, Config as RaftConfig, MemoryStorage, Raft, Snapshot, SnapshotMetadata,
 };
 use quorate_store::membership::{Member as ClusterMember, go_json};
 use quorate_store::watch::{self, Hub};
 use quorate_store::{Store, open};
-use quorate_wal::{Options as WalOptions, Wal, snap, snapshot_records, walpb};
+use quorate_wal::{Options as WalOptions, Wal, raftpb, snap, snapshot_records, walpb};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -213,8 +213,18 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
 }
 
 fn first_peers(members: &[ClusterMember]) -> Vec<(u64, Bytes)> {
-    let mut peers: Vec<(u64, Bytes)> =
-        members.iter().map(|member| (member.id, go_json(member).into())).collect();
+    let first_entry = |member: &ClusterMember| {
+        let change = ConfChange {
+            kind: ConfChangeKind::AddNode,
+            node_id: member.id,
+            context: go_json(member).into(),
+            ..Default::default()
+        };
+        let mut data = Vec::new();
+        raftpb::put_conf_change(&mut data, &change);
+        (member.id, Bytes::from(data))
+    };
+    let mut peers: Vec<(u64, Bytes)> = members.iter().map(first_entry).collect();
     peers.sort_unstable_by_key(|(id, _)| *id);
     peers
 }

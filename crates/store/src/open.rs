@@ -118,7 +118,7 @@ fn restore(db: &Db, runs: &[Run], config: Config) -> Result<Store, Error> {
     let newest = runs.iter().rev().find_map(|run| run.rows.last());
     let newest = newest.map_or(1, |found| found.row.revision.main);
     let index = build_index(runs, &mut lessor);
-    let scheduled = meta.scheduled.unwrap_or(0);
+    let scheduled = meta.scheduled.unwrap_or(-1);
     let finished = meta.finished.unwrap_or(-1);
     let committed = committed(db, meta.index);
     let mut store = Store {
