@@ -8,7 +8,7 @@ use quorate_bolt::Db;
 use quorate_store::commit::{Committed, Frozen, commit, committed};
 
 /// Bytes that a step of the vacuum moves at most.
-const VACUUM_STEP_BYTES: usize = 1024 * 1024;
+const VACUUM_STEP_BYTES: usize = 256 * 1024;
 
 /// The file's one writer.
 pub struct CommitStage {
@@ -20,9 +20,7 @@ pub struct CommitStage {
 pub struct Vacuumed {
     /// The file afterwards.
     pub file: Committed,
-    /// Bytes moved or cut off.
-    pub gained: u64,
-    /// Whether it found nothing more to do.
+    /// Whether it found nothing more to do; readers of older views may be the reason.
     pub done: bool,
 }
 
@@ -49,7 +47,6 @@ impl CommitStage {
         let step = self.db.vacuum_step(VACUUM_STEP_BYTES).map_err(quorate_store::Error::from)?;
         Ok(Vacuumed {
             file: committed(&self.db, self.index),
-            gained: (step.moved_bytes + step.cut_bytes) as u64,
             done: step.done,
         })
     }

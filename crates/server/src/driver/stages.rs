@@ -66,28 +66,32 @@ pub enum CommitJob {
     Vacuum,
 }
 
-/// Passes of the vacuum in a row without a gain that end it.
-const IDLE_PASSES: u32 = 2;
-/// Pause between passes while readers keep the file's end in use.
-const PASS_PAUSE: Duration = Duration::from_millis(5);
+/// Pause before another round of the vacuum: readers of older views let go meanwhile.
+const ROUND_PAUSE: Duration = Duration::from_millis(5);
+
+/// A vacuum under way. Rounds follow each other as long as they make the file smaller.
+struct Vacuum {
+    /// Size of the file in bytes when the round began.
+    size: i64,
+    /// Whether the round is about to begin.
+    fresh: bool,
+}
 
 /// Commits, and vacuums between commits.
 pub fn run_commit(mut stage: CommitStage, jobs: &Receiver<CommitJob>, loop_: &SyncSender<Input>) {
-    // Passes without a gain; `None` while no vacuum is wanted.
-    let mut vacuum: Option<u32> = None;
+    let mut vacuum: Option<Vacuum> = None;
     loop {
-        let job = match vacuum {
+        let job = match &vacuum {
             None => match jobs.recv() {
                 Ok(job) => Some(job),
                 Err(_) => return,
             },
-            Some(0) => match jobs.try_recv() {
+            Some(Vacuum { fresh: false, .. }) => match jobs.try_recv() {
                 Ok(job) => Some(job),
                 Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Disconnected) => return,
             },
-            // Give readers of older views time to let go.
-            Some(_) => match jobs.recv_timeout(PASS_PAUSE) {
+            Some(Vacuum { fresh: true, .. }) => match jobs.recv_timeout(ROUND_PAUSE) {
                 Ok(job) => Some(job),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -95,7 +99,7 @@ pub fn run_commit(mut stage: CommitStage, jobs: &Receiver<CommitJob>, loop_: &Sy
         };
         let outcome = match job {
             Some(CommitJob::Vacuum) => {
-                vacuum = Some(0);
+                vacuum = Some(Vacuum { size: stage.db().size() as i64, fresh: false });
                 Ok(())
             }
             Some(CommitJob::Commit(frozen)) => run_one_commit(&mut stage, &frozen, loop_),
@@ -131,19 +135,19 @@ fn run_one_commit(
 
 fn run_vacuum_step(
     stage: &mut CommitStage,
-    vacuum: &mut Option<u32>,
+    vacuum: &mut Option<Vacuum>,
     loop_: &SyncSender<Input>,
 ) -> Result<(), quorate_node::Error> {
     let step = stage.vacuum()?;
-    let idle = vacuum.unwrap_or(0);
-    *vacuum = match (step.done, step.gained) {
-        (_, 1..) => Some(0),
-        (false, 0) => Some(0),
-        (true, 0) if idle + 1 < IDLE_PASSES => Some(idle + 1),
-        (true, 0) => None,
-    };
-    let finished = vacuum.is_none();
-    let _gone = loop_.send(Input::Vacuumed { file: step.file, finished });
+    if let Some(round) = vacuum {
+        round.fresh = step.done;
+        if step.done && step.file.size < round.size {
+            round.size = step.file.size;
+        } else if step.done {
+            *vacuum = None;
+        }
+    }
+    let _gone = loop_.send(Input::Vacuumed { file: step.file, finished: vacuum.is_none() });
     Ok(())
 }
 
