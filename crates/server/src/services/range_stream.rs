@@ -3,17 +3,23 @@
 //! The first chunk is small, so that the client has something soon; the next ones double until they
 //! are about as large as a request may be. Header, `more` and `count` come with the last. Chunks are
 //! read as the client takes them, from a view that is held until the end.
+//!
+//! etcd takes a sort target without a sort order for the default order here, and then sorts all the
+//! same. It sorts chunk by chunk, which is right for a first chunk that holds everything; here the
+//! whole range is sorted.
 
 use super::kv::{Reader, failure, put_header};
 use super::{Services, checks, decode, store_status};
 use crate::transport::{Body, Code, Status, StreamHandler, StreamSink};
-use bytes::Bytes;
-use prost::encoding::{encode_varint, encoded_len_varint};
-use quorate_api::etcdserverpb::RangeRequest;
+use bytes::{Buf, Bytes};
+use prost::encoding::{decode_varint, encode_varint, encoded_len_varint};
+use quorate_api::etcdserverpb::range_request::SortTarget;
+use quorate_api::etcdserverpb::{RangeRequest, ResponseHeader};
 use quorate_node::Reply as MemberReply;
 use quorate_node::store::View;
+use quorate_node::store::index::Root;
 use quorate_node::store::range::{
-    Keys, count, has_filters, is_default_order, resolve_revision, stream_chunk,
+    Keys, Kvs, count, has_filters, is_default_order, range, resolve_revision, stream_chunk,
 };
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -149,6 +155,9 @@ fn send_all(
         sink.send(message(Some(&header), &[], false, total));
         return Ok(());
     }
+    if request.sort_target != SortTarget::Key as i32 {
+        return send_sorted(&view, request, kept.as_ref(), &header, sink, gate);
+    }
     let mut left = if request.limit > 0 { request.limit as u64 } else { u64::MAX };
     let mut start = request.key.to_vec();
     let mut limit = FIRST_KEYS;
@@ -173,6 +182,62 @@ fn send_all(
     }
 }
 
+/// Sends a range that is not in the order of its keys.
+fn send_sorted(
+    view: &Arc<View>,
+    request: &RangeRequest,
+    kept: Option<&Root>,
+    header: &ResponseHeader,
+    sink: &StreamSink,
+    gate: &Gate,
+) -> Result<(), Status> {
+    let answer = range(view, request, kept, None).map_err(store_status)?;
+    let answer = answer.expect("a range without a bound on its size is always answered");
+    match answer.kvs {
+        Kvs::Ready(fields) => {
+            let mut rest = &fields[..];
+            while rest.len() > CHUNK_BYTES {
+                let (chunk, behind) = rest.split_at(whole_fields(rest, CHUNK_BYTES));
+                if behind.is_empty() {
+                    break;
+                }
+                if !gate.wait(sink) {
+                    return Ok(());
+                }
+                sink.send(message(None, chunk, false, 0));
+                rest = behind;
+            }
+            if gate.wait(sink) {
+                sink.send(message(Some(header), rest, answer.more, answer.count));
+            }
+        }
+        Kvs::Spliced(mut splice) => loop {
+            let chunk = splice.next_chunk(CHUNK_BYTES).map_err(store_status)?.unwrap_or_default();
+            if !gate.wait(sink) {
+                return Ok(());
+            }
+            if splice.left() == 0 {
+                sink.send(message(Some(header), &chunk, answer.more, answer.count));
+                break;
+            }
+            sink.send(message(None, &chunk, false, 0));
+        },
+    }
+    Ok(())
+}
+
+/// Length of the first length-delimited fields of `fields` (each with a key of one byte) that
+/// together have at least `budget` bytes.
+fn whole_fields(fields: &[u8], budget: usize) -> usize {
+    let mut rest = fields;
+    while fields.len() - rest.len() < budget && !rest.is_empty() {
+        rest.advance(1);
+        let len = decode_varint(&mut rest).expect("the answer was encoded here") as usize;
+        rest.advance(len);
+    }
+    fields.len() - rest.len()
+}
+
 /// Key-values that were sent, where a limit stopped it; else all that there are.
 fn request_total(request: &RangeRequest, left: u64) -> u64 {
     if request.limit > 0 && left == 0 { request.limit as u64 } else { u64::MAX }
@@ -180,7 +245,7 @@ fn request_total(request: &RangeRequest, left: u64) -> u64 {
 
 /// A RangeStreamResponse: one field with a RangeResponse.
 fn message(
-    header: Option<&quorate_api::etcdserverpb::ResponseHeader>,
+    header: Option<&ResponseHeader>,
     kvs: &[u8],
     more: bool,
     count: i64,
