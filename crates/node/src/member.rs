@@ -826,6 +826,9 @@ impl<T> Member<T> {
                 self.apply(entry)?;
             }
             self.raft.apply_done(job.done);
+            if self.raft.soft_state().lead == 0 {
+                self.campaign_if_alone();
+            }
             if std::mem::take(&mut self.wants_version) {
                 self.propose_own(InternalRaftRequest {
                     cluster_version_set: Some(ClusterVersionSetRequest {

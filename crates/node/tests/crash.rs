@@ -1,0 +1,143 @@
+//! A member is stopped before and after every disk call of a scripted load, and comes back.
+//!
+//! What must hold after each crash: the file passes its check; the store stands at a revision at or
+//! above every acknowledged one; and at each revision that is kept, its content is the model's.
+
+mod machine;
+
+use machine::{Machine, Model, Random, faulty};
+use quorate_disk::faulty::{FaultyDisk, Stop};
+use std::sync::Arc;
+
+/// Requests of the load.
+const REQUESTS: usize = 60;
+
+/// The model after each request, and the revision and compaction it then has.
+struct Run {
+    models: Vec<Model>,
+    requests: Vec<quorate_api::etcdserverpb::InternalRaftRequest>,
+}
+
+fn script(seed: u64) -> Run {
+    let (mut random, mut model) = (Random(seed), Model::new());
+    let (mut models, mut requests) = (Vec::new(), Vec::new());
+    for _ in 0..REQUESTS {
+        requests.push(model.draw(&mut random));
+        models.push(model.clone());
+    }
+    Run { models, requests }
+}
+
+/// Runs the load until the disk stops; how many requests were acknowledged.
+fn run(disk: &Arc<FaultyDisk>, seed: u64, script: &Run) -> usize {
+    let Ok(mut machine) = Machine::start(disk.clone(), seed) else {
+        assert!(disk.stopped(), "only a stopped disk keeps a member from starting");
+        return 0;
+    };
+    for (token, request) in script.requests.iter().enumerate() {
+        machine.propose(token, request.clone());
+        let ended = machine.settle().is_err()
+            || (token % 7 == 0 && machine.tick().is_err());
+        if ended {
+            assert!(disk.stopped(), "only a stopped disk ends a member");
+            return machine.replies.keys().next_back().map_or(0, |last| last + 1);
+        }
+    }
+    machine.replies.len()
+}
+
+fn check(disk: Arc<FaultyDisk>, seed: u64, script: &Run, acknowledged: usize, what: &str) {
+    let mut machine = Machine::start(disk, seed).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let revision = machine.member.view().revision;
+    let newest = script.models.last().expect("a script has requests");
+    let least = match acknowledged {
+        0 => 1,
+        n => script.models[n - 1].revision(),
+    };
+    assert!(revision >= least, "{what}: revision {revision} is below the acknowledged {least}");
+    assert!(revision <= newest.revision(), "{what}: revision {revision} was never reached");
+    let compacted = machine.member.view().compact_revision;
+    if acknowledged > 0 {
+        let promised = script.models[acknowledged - 1].compacted;
+        assert!(compacted >= promised, "{what}: compaction at {promised} was acknowledged");
+    }
+    for at in compacted.max(1)..=revision {
+        assert_eq!(&machine.content(at), newest.content(at), "{what}: at revision {at}");
+    }
+    machine.check_file();
+    // It goes on: another write, durable and applied.
+    let put = quorate_api::etcdserverpb::PutRequest {
+        key: "after".into(),
+        value: what.as_bytes().to_vec().into(),
+        ..Default::default()
+    };
+    let token = usize::MAX;
+    machine.propose(token, quorate_api::etcdserverpb::InternalRaftRequest {
+        put: Some(put),
+        ..Default::default()
+    });
+    machine.settle().unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_eq!(machine.replies.get(&token), Some(&Ok(())), "{what}");
+}
+
+#[test]
+fn every_disk_call_may_be_the_last() {
+    let seed = 1;
+    let script = script(seed);
+    let whole = faulty(seed);
+    assert_eq!(run(&whole, seed, &script), REQUESTS);
+    let calls = whole.counts().calls;
+    assert!(calls > 200, "the load keeps the disk busy: {calls} calls");
+    check(Arc::new(whole.crash(seed)), seed, &script, REQUESTS, "after all");
+    for call in 1..=calls {
+        for stop in [Stop::Before, Stop::After] {
+            let disk = faulty(seed);
+            disk.stop_at(call, stop);
+            let acknowledged = run(&disk, seed, &script);
+            let what = format!("stopped {stop:?} call {call} of {calls}");
+            check(Arc::new(disk.crash(call)), seed + call, &script, acknowledged, &what);
+        }
+    }
+}
+
+#[test]
+fn random_loads_crash_at_random_calls_and_crash_again() {
+    for seed in 100..160 {
+        let script = script(seed);
+        let whole = faulty(seed);
+        run(&whole, seed, &script);
+        let calls = whole.counts().calls;
+        let mut random = Random(seed);
+        let disk = faulty(seed);
+        disk.stop_at(1 + random.below(calls), Stop::After);
+        let acknowledged = run(&disk, seed, &script);
+        // The restart is interrupted, too.
+        let second = Arc::new(disk.crash(seed));
+        second.stop_at(1 + random.below(20), Stop::Before);
+        let _interrupted = Machine::start(second.clone(), seed).is_err();
+        let what = format!("seed {seed}");
+        check(Arc::new(second.crash(seed + 1)), seed, &script, acknowledged, &what);
+    }
+}
+
+#[test]
+fn hashes_survive_restarts_and_compactions() {
+    use quorate_node::store::hash::{StoredHashes, hash_by_revision};
+    for seed in 200..230 {
+        let script = script(seed);
+        let disk = faulty(seed);
+        assert_eq!(run(&disk, seed, &script), REQUESTS);
+        let hash_at = |machine: &Machine, at: i64| {
+            let none = StoredHashes::default();
+            hash_by_revision(machine.member.view(), &none, at).expect("it is kept").hash
+        };
+        let machine = Machine::start(Arc::new(disk.crash(1)), seed).expect("it starts");
+        let view = machine.member.view().clone();
+        let range = view.compact_revision.max(1)..=view.revision;
+        let before: Vec<u32> = range.clone().map(|at| hash_at(&machine, at)).collect();
+        drop(machine);
+        let again = Machine::start(Arc::new(disk.crash(2)), seed + 1).expect("it starts");
+        let after: Vec<u32> = range.map(|at| hash_at(&again, at)).collect();
+        assert_eq!(before, after, "seed {seed}");
+    }
+}
