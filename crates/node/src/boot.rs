@@ -17,7 +17,8 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 use quorate_bolt::Db;
 use quorate_disk::Disk;
 use quorate_raft::{
-    ConfChange, ConfChangeKind, Config as RaftConfig, MemoryStorage, Raft, Snapshot, SnapshotMetadata,
+    ConfChange, ConfChangeKind, Config as RaftConfig, MemoryStorage, Raft, Snapshot,
+    SnapshotMetadata,
 };
 use quorate_store::membership::{Member as ClusterMember, go_json};
 use quorate_store::watch::{self, Hub};
@@ -43,7 +44,9 @@ impl Directories {
 
     /// The log's segments.
     pub fn wal(&self) -> PathBuf {
-        self.wal.clone().unwrap_or_else(|| self.member().join("wal"))
+        self.wal
+            .clone()
+            .unwrap_or_else(|| self.member().join("wal"))
     }
 
     /// Database and snapshot files.
@@ -126,15 +129,22 @@ pub fn is_initialized(disk: &dyn Disk, directories: &Directories) -> Result<bool
 pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
     let directories = &boot.directories;
     let snap_dir = directories.snap();
-    disk.create_dir_all(&snap_dir).map_err(Error::io("create directory", &snap_dir))?;
+    disk.create_dir_all(&snap_dir)
+        .map_err(Error::io("create directory", &snap_dir))?;
     let initialized = is_initialized(&*disk, directories)?;
     let (mut store, mut db) = open(disk.clone(), &directories.database(), boot.store)?;
     snap::clean_up(&*disk, &snap_dir)?;
-    let wal_options = WalOptions { unsafe_no_sync: boot.unsafe_no_fsync, ..Default::default() };
+    let wal_options = WalOptions {
+        unsafe_no_sync: boot.unsafe_no_fsync,
+        ..Default::default()
+    };
     let wal_dir = directories.wal();
 
     let mut config = boot.member.clone();
-    let mut found = Found { initialized, ..Found::default() };
+    let mut found = Found {
+        initialized,
+        ..Found::default()
+    };
     let (wal, raft, snapshot_index) = if initialized {
         let at = newest_record(&*disk, &wal_dir)?;
         if at.index > store.applied().index {
@@ -142,15 +152,20 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
             (store, db) = adopt_received(&disk, &boot, &at)?;
         }
         let (wal, recovered) = Wal::open(&disk, &wal_dir, &at, wal_options)?;
-        let (member, cluster) = decode_metadata(&recovered.metadata).ok_or_else(|| {
-            Error::Inconsistent { path: wal_dir.clone(), what: "its metadata cannot be read".into() }
-        })?;
+        let (member, cluster) =
+            decode_metadata(&recovered.metadata).ok_or_else(|| Error::Inconsistent {
+                path: wal_dir.clone(),
+                what: "its metadata cannot be read".into(),
+            })?;
         config.member_id = member;
         config.cluster_id = cluster;
         found.entries = recovered.entries.len();
         found.repaired = recovered.repaired;
         let consistent = store.applied().index;
-        let last = recovered.entries.last().map_or(at.index, |entry| entry.index);
+        let last = recovered
+            .entries
+            .last()
+            .map_or(at.index, |entry| entry.index);
         if consistent > last {
             return Err(Error::Inconsistent {
                 path: wal_dir,
@@ -171,8 +186,13 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
                 term: at.term,
             };
             if at.index > 0 {
-                let snapshot = Snapshot { data: Bytes::new(), metadata };
-                storage.apply_snapshot(snapshot).expect("an empty storage takes any snapshot");
+                let snapshot = Snapshot {
+                    data: Bytes::new(),
+                    metadata,
+                };
+                storage
+                    .apply_snapshot(snapshot)
+                    .expect("an empty storage takes any snapshot");
             } else {
                 storage.set_conf_state(metadata.conf_state);
             }
@@ -184,7 +204,8 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
         let raft = Raft::new(raft_config(&boot, &config, consistent), storage);
         let mut raft = raft.map_err(Error::Raft)?;
         if unborn {
-            raft.bootstrap(first_peers(&initial_members(&boot)?)).map_err(Error::Raft)?;
+            raft.bootstrap(first_peers(&initial_members(&boot)?))
+                .map_err(Error::Raft)?;
         }
         (wal, raft, at.index)
     } else {
@@ -197,8 +218,8 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
         config.cluster_id = cluster_id(&members.iter().map(|m| m.id).collect::<Vec<_>>());
         let metadata = encode_metadata(config.member_id, config.cluster_id);
         let wal = Wal::create(&disk, &wal_dir, &metadata, wal_options)?;
-        let mut raft = Raft::new(raft_config(&boot, &config, 0), MemoryStorage::new())
-            .map_err(Error::Raft)?;
+        let mut raft =
+            Raft::new(raft_config(&boot, &config, 0), MemoryStorage::new()).map_err(Error::Raft)?;
         raft.bootstrap(first_peers(&members)).map_err(Error::Raft)?;
         (wal, raft, 0)
     };
@@ -209,7 +230,12 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
     let log = LogStage::new(wal, disk, snap_dir, boot.max_wals, boot.max_snapshots);
     let mut member = Member::new(config, raft, store, hub, snapshot_index, own_ids);
     member.campaign_if_alone();
-    Ok(Booted { member, log, db, found })
+    Ok(Booted {
+        member,
+        log,
+        db,
+        found,
+    })
 }
 
 fn first_peers(members: &[ClusterMember]) -> Vec<(u64, Bytes)> {
@@ -267,10 +293,13 @@ fn raft_config(boot: &Boot, config: &Config, applied: u64) -> RaftConfig {
 /// The committed snapshot record with the highest index.
 fn newest_record(disk: &dyn Disk, wal_dir: &Path) -> Result<walpb::Snapshot, Error> {
     let records = snapshot_records(disk, wal_dir)?;
-    records.into_iter().max_by_key(|record| record.index).ok_or_else(|| Error::Inconsistent {
-        path: wal_dir.to_owned(),
-        what: "no snapshot record is committed".into(),
-    })
+    records
+        .into_iter()
+        .max_by_key(|record| record.index)
+        .ok_or_else(|| Error::Inconsistent {
+            path: wal_dir.to_owned(),
+            what: "no snapshot record is committed".into(),
+        })
 }
 
 /// Puts the database that was received with a snapshot in the database's place.
@@ -281,8 +310,10 @@ fn adopt_received(
 ) -> Result<(Store, Db), Error> {
     let (snap_dir, path) = (boot.directories.snap(), boot.directories.database());
     let received = snap::find_database(&**disk, &snap_dir, at.index)?;
-    disk.rename(&received, &path).map_err(Error::io("rename to", &path))?;
-    disk.sync_dir(&snap_dir).map_err(Error::io("sync directory", &snap_dir))?;
+    disk.rename(&received, &path)
+        .map_err(Error::io("rename to", &path))?;
+    disk.sync_dir(&snap_dir)
+        .map_err(Error::io("sync directory", &snap_dir))?;
     let (store, db) = open(disk.clone(), &path, boot.store)?;
     let index = store.applied().index;
     if index < at.index {

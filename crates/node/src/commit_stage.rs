@@ -44,7 +44,10 @@ impl CommitStage {
 
     /// Moves a bounded number of bytes towards the front of the file and cuts its end.
     pub fn vacuum(&mut self) -> Result<Vacuumed, Error> {
-        let step = self.db.vacuum_step(VACUUM_STEP_BYTES).map_err(quorate_store::Error::from)?;
+        let step = self
+            .db
+            .vacuum_step(VACUUM_STEP_BYTES)
+            .map_err(quorate_store::Error::from)?;
         Ok(Vacuumed {
             file: committed(&self.db, self.index),
             done: step.done,

@@ -13,7 +13,9 @@ pub fn decode(kind: EntryKind, data: &[u8]) -> Option<ConfChangeV2> {
     let data = bytes::Bytes::copy_from_slice(data);
     match kind {
         EntryKind::Normal => None,
-        EntryKind::ConfChange => raftpb::decode_conf_change(&data).ok().map(ConfChangeV2::from),
+        EntryKind::ConfChange => raftpb::decode_conf_change(&data)
+            .ok()
+            .map(ConfChangeV2::from),
         EntryKind::ConfChangeV2 => raftpb::decode_conf_change_v2(&data).ok(),
     }
 }
@@ -50,16 +52,18 @@ pub fn judge(members: &Membership, change: &ConfChange) -> Result<Verdict, Strin
             }
             let verdict = members.check_add(&context);
             let member = match members.get(change.node_id) {
-                Some(member) if context.is_promote => {
-                    Member { is_learner: false, ..member.clone() }
-                }
+                Some(member) if context.is_promote => Member {
+                    is_learner: false,
+                    ..member.clone()
+                },
                 _ => context.member,
             };
             checked(verdict, Verdict::Put(member))
         }
-        ConfChangeKind::RemoveNode => {
-            checked(members.check_exists(change.node_id), Verdict::Remove(change.node_id))
-        }
+        ConfChangeKind::RemoveNode => checked(
+            members.check_exists(change.node_id),
+            Verdict::Remove(change.node_id),
+        ),
         ConfChangeKind::UpdateNode => {
             let context = context()?;
             match members.get(change.node_id) {
@@ -94,9 +98,17 @@ pub fn conf_state_json(state: &ConfState) -> Vec<u8> {
 /// The configuration that these members make.
 pub fn conf_state_of(members: &Membership) -> ConfState {
     let ids = |learner: bool| {
-        members.iter().filter(|member| member.is_learner == learner).map(|member| member.id).collect()
+        members
+            .iter()
+            .filter(|member| member.is_learner == learner)
+            .map(|member| member.id)
+            .collect()
     };
-    ConfState { voters: ids(false), learners: ids(true), ..Default::default() }
+    ConfState {
+        voters: ids(false),
+        learners: ids(true),
+        ..Default::default()
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +117,10 @@ mod tests {
 
     #[test]
     fn spelled_as_go_does() {
-        let state = ConfState { voters: vec![10276657743932975437], ..Default::default() };
+        let state = ConfState {
+            voters: vec![10276657743932975437],
+            ..Default::default()
+        };
         assert_eq!(
             conf_state_json(&state),
             br#"{"voters":[10276657743932975437],"auto_leave":false}"#

@@ -47,7 +47,10 @@ pub struct RequestIds {
 impl RequestIds {
     /// `start_ms`: wall-clock time in milliseconds.
     pub fn new(member_id: u64, start_ms: u64) -> RequestIds {
-        RequestIds { prefix: (member_id & 0xffff) << 48, next: AtomicU64::new(start_ms << 8) }
+        RequestIds {
+            prefix: (member_id & 0xffff) << 48,
+            next: AtomicU64::new(start_ms << 8),
+        }
     }
 
     /// The next id; never 0.

@@ -28,7 +28,11 @@ fn file(path: &str, value: &str) -> Value {
 }
 
 fn dir(path: &str, children: Vec<(String, Value)>) -> Value {
-    node(path, "", Value::Object(children.into_iter().collect::<Map<_, _>>()))
+    node(
+        path,
+        "",
+        Value::Object(children.into_iter().collect::<Map<_, _>>()),
+    )
 }
 
 fn text(json: Vec<u8>) -> String {
@@ -74,14 +78,20 @@ pub fn encode(members: &Membership) -> Vec<u8> {
         .collect();
     let mut cluster = vec![
         ("members".to_owned(), dir("/0/members", member_dirs)),
-        ("removed_members".to_owned(), dir("/0/removed_members", removed)),
+        (
+            "removed_members".to_owned(),
+            dir("/0/removed_members", removed),
+        ),
     ];
     if let Some(version) = &members.cluster_version {
         cluster.push(("version".to_owned(), file("/0/version", version)));
     }
     let root = dir(
         "/",
-        vec![("0".to_owned(), dir("/0", cluster)), ("1".to_owned(), dir("/1", Vec::new()))],
+        vec![
+            ("0".to_owned(), dir("/0", cluster)),
+            ("1".to_owned(), dir("/1", Vec::new())),
+        ],
     );
     let tree = json!({
         "Root": root,

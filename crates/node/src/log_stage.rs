@@ -75,7 +75,15 @@ impl LogStage {
         max_snapshots: usize,
     ) -> LogStage {
         let waiting = VecDeque::new();
-        LogStage { wal, disk, snap_dir, max_wals, max_snapshots, waiting, syncs: 0 }
+        LogStage {
+            wal,
+            disk,
+            snap_dir,
+            max_wals,
+            max_snapshots,
+            waiting,
+            syncs: 0,
+        }
     }
 
     /// Takes a job; it is done with the next [`LogStage::step`].
@@ -120,10 +128,18 @@ impl LogStage {
                 LogJob::Purge => {
                     let mut gone = Vec::new();
                     if self.max_wals > 0 {
-                        gone.extend(quorate_wal::purge(&*self.disk, self.wal.dir(), self.max_wals)?);
+                        gone.extend(quorate_wal::purge(
+                            &*self.disk,
+                            self.wal.dir(),
+                            self.max_wals,
+                        )?);
                     }
                     if self.max_snapshots > 0 {
-                        gone.extend(snap::purge(&*self.disk, &self.snap_dir, self.max_snapshots)?);
+                        gone.extend(snap::purge(
+                            &*self.disk,
+                            &self.snap_dir,
+                            self.max_snapshots,
+                        )?);
                     }
                     done.push(LogDone::Purged(gone));
                     self.waiting.pop_front();
@@ -138,7 +154,10 @@ impl LogStage {
         let (mut written, mut must_sync, mut full) = (0, false, None);
         for job in &self.waiting {
             let LogJob::Append(job) = job else { break };
-            assert!(job.snapshot.is_none(), "a received snapshot does not come this way");
+            assert!(
+                job.snapshot.is_none(),
+                "a received snapshot does not come this way"
+            );
             match self.wal.append(job.hard_state.as_ref(), &job.entries) {
                 Ok(sync) => must_sync |= sync && job.must_sync,
                 Err(error @ WalError::StorageFull { .. }) => {
@@ -154,7 +173,9 @@ impl LogStage {
             self.syncs += 1;
         }
         for job in self.waiting.drain(..written) {
-            let LogJob::Append(job) = job else { unreachable!("only appends were counted") };
+            let LogJob::Append(job) = job else {
+                unreachable!("only appends were counted")
+            };
             done.push(LogDone::Append(Appended { job }));
         }
         let space = full.is_none();

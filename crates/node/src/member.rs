@@ -22,7 +22,9 @@ use bytes::Bytes;
 use prost::Message as _;
 use quorate_api as api;
 use quorate_api::etcdserverpb::{InternalRaftRequest, RequestHeader};
-use quorate_api::membershippb::{Attributes, ClusterMemberAttrSetRequest, ClusterVersionSetRequest};
+use quorate_api::membershippb::{
+    Attributes, ClusterMemberAttrSetRequest, ClusterVersionSetRequest,
+};
 use quorate_raft::{
     ApplyJob, ConfChange, ConfState, Entry, EntryKind, JournalLine, MemoryStorage, Message, Raft,
     Role, Snapshot, SnapshotMetadata, Storage,
@@ -356,8 +358,12 @@ impl<T> Member<T> {
     /// To be called when the view of the last [`Member::advance`] is published.
     pub fn tell_revoked(&mut self) {
         let lessor = self.store.lessor();
-        let gone: Vec<i64> =
-            self.revocation_waiters.keys().copied().filter(|id| !lessor.exists(*id)).collect();
+        let gone: Vec<i64> = self
+            .revocation_waiters
+            .keys()
+            .copied()
+            .filter(|id| !lessor.exists(*id))
+            .collect();
         for id in gone {
             let waiting = self.revocation_waiters.remove(&id).unwrap_or_default();
             waiting.into_iter().for_each(|then| then());
@@ -464,7 +470,11 @@ impl<T> Member<T> {
         if self.log_full {
             return self.refuse(proposals, api::Error::NoSpace);
         }
-        let gap = self.raft.hard_state().commit.saturating_sub(self.store.applied().index);
+        let gap = self
+            .raft
+            .hard_state()
+            .commit
+            .saturating_sub(self.store.applied().index);
         if gap > self.config.max_apply_gap
             || self.pending.len() + self.early.len() + proposals.len() > self.config.max_proposals
         {
@@ -482,14 +492,22 @@ impl<T> Member<T> {
     }
 
     fn propose_now(&mut self, proposals: Vec<Proposal<T>>) {
-        let batch = proposals.iter().map(|proposal| proposal.data.clone()).collect();
+        let batch = proposals
+            .iter()
+            .map(|proposal| proposal.data.clone())
+            .collect();
         if self.raft.propose_batch(batch).is_err() {
             // Uncommitted entries beyond the limit, or a leadership transfer under way.
             return self.refuse(proposals, api::Error::RequestTooManyRequests);
         }
         for proposal in proposals {
             self.deadline(proposal.id);
-            let Proposal { id, token, physical, .. } = proposal;
+            let Proposal {
+                id,
+                token,
+                physical,
+                ..
+            } = proposal;
             self.pending.insert(id, Pending { token, physical });
         }
     }
@@ -497,11 +515,14 @@ impl<T> Member<T> {
     fn refuse(&mut self, proposals: Vec<Proposal<T>>, error: api::Error) {
         self.failed += proposals.len() as u64;
         let told = proposals.into_iter().filter_map(|proposal| proposal.token);
-        self.effects.replies.extend(told.map(|token| (token, Reply::Failed(error))));
+        self.effects
+            .replies
+            .extend(told.map(|token| (token, Reply::Failed(error))));
     }
 
     fn deadline(&mut self, id: u64) {
-        self.deadlines.push_back((self.now_ms + self.config.request_timeout_ms, id));
+        self.deadlines
+            .push_back((self.now_ms + self.config.request_timeout_ms, id));
     }
 
     fn expire_proposals(&mut self) {
@@ -512,7 +533,9 @@ impl<T> Member<T> {
             if let Some(pending) = self.pending.remove(&id) {
                 self.failed += 1;
                 let reply = Reply::Failed(api::Error::Timeout);
-                self.effects.replies.extend(pending.token.map(|token| (token, reply)));
+                self.effects
+                    .replies
+                    .extend(pending.token.map(|token| (token, reply)));
             }
             if let Some(at) = self.early.iter().position(|proposal| proposal.id == id) {
                 let proposal = self.early.remove(at);
@@ -525,11 +548,19 @@ impl<T> Member<T> {
     fn propose_own(&mut self, request: InternalRaftRequest) {
         let id = self.own_ids.draw();
         let request = InternalRaftRequest {
-            header: Some(RequestHeader { id, ..Default::default() }),
+            header: Some(RequestHeader {
+                id,
+                ..Default::default()
+            }),
             ..request
         };
         let data = request.encode_to_vec().into();
-        self.propose(vec![Proposal { id, data, token: None, physical: false }]);
+        self.propose(vec![Proposal {
+            id,
+            data,
+            token: None,
+            physical: false,
+        }]);
     }
 
     /// A linearizable read: its token is told [`Reply::Ready`] once the newest view covers it.
@@ -546,7 +577,8 @@ impl<T> Member<T> {
         self.next_read_round += 1;
         let waiting = std::mem::take(&mut self.reads_new);
         self.reads_asked.insert(round, (waiting, self.now_ms));
-        self.raft.read_index(Bytes::copy_from_slice(&round.to_be_bytes()));
+        self.raft
+            .read_index(Bytes::copy_from_slice(&round.to_be_bytes()));
     }
 
     /// Asks anew, under a new id, what was not answered in time; gives up after the timeout.
@@ -570,14 +602,20 @@ impl<T> Member<T> {
         let mut take = |tokens: &mut Vec<T>| {
             let all = std::mem::take(tokens);
             for token in all {
-                if doomed(&token) { failed.push(token) } else { tokens.push(token) }
+                if doomed(&token) {
+                    failed.push(token)
+                } else {
+                    tokens.push(token)
+                }
             }
         };
         take(&mut self.reads_new);
         for (tokens, _) in self.reads_asked.values_mut() {
             take(tokens);
         }
-        self.effects.replies.extend(failed.into_iter().map(|t| (t, Reply::Failed(error))));
+        self.effects
+            .replies
+            .extend(failed.into_iter().map(|t| (t, Reply::Failed(error))));
     }
 
     /// Commits everything applied so far; the token is told [`Reply::Ready`] once it is durable.
@@ -611,7 +649,10 @@ impl<T> Member<T> {
                     && below >= storage.first_index()
                 {
                     let compacted = storage.compact(below);
-                    assert!(compacted.is_ok(), "applied entries can be let go: {compacted:?}");
+                    assert!(
+                        compacted.is_ok(),
+                        "applied entries can be let go: {compacted:?}"
+                    );
                 }
                 self.effects.notes.push(Note::Snapshot { index });
             }
@@ -646,14 +687,19 @@ impl<T> Member<T> {
     /// A commit is durable.
     pub fn commit_done(&mut self, committed: Committed) {
         let freezing = self.freezing.take().expect("a commit follows a freeze");
-        assert_eq!(freezing.applied.index, committed.index, "commits are done in order");
+        assert_eq!(
+            freezing.applied.index, committed.index,
+            "commits are done in order"
+        );
         self.store.committed(committed);
         self.view_changed();
         let durable = self.store.committed_index();
         let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.commit_waiters)
             .into_iter()
             .partition(|(index, _)| *index <= durable);
-        self.effects.replies.extend(ready.into_iter().map(|(_, token)| (token, Reply::Ready)));
+        self.effects
+            .replies
+            .extend(ready.into_iter().map(|(_, token)| (token, Reply::Ready)));
         self.force_commit = !waiting.is_empty();
         self.commit_waiters = waiting;
         self.answer_compactions();
@@ -665,7 +711,9 @@ impl<T> Member<T> {
                 term: freezing.applied.term,
             };
             let data = legacy_tree::encode(&freezing.members).into();
-            self.effects.log.push(LogJob::Snapshot(Snapshot { data, metadata }));
+            self.effects
+                .log
+                .push(LogJob::Snapshot(Snapshot { data, metadata }));
         }
     }
 
@@ -691,7 +739,12 @@ impl<T> Member<T> {
             let hash = hash.expect("a finished job has its hash").hash;
             let took_ms = self.now_ms - self.compaction_began_ms;
             let removed = planner.removed();
-            self.effects.notes.push(Note::Compacted { revision, removed, hash, took_ms });
+            self.effects.notes.push(Note::Compacted {
+                revision,
+                removed,
+                hash,
+                took_ms,
+            });
             // Whoever waits for it waits for the commit, too.
             self.force_commit |= !self.compaction_waiters.is_empty();
         } else {
@@ -707,12 +760,18 @@ impl<T> Member<T> {
         let waiting = std::mem::take(&mut self.compaction_waiters);
         for (revision, token, answer) in waiting {
             if revision < unfinished && all_durable {
-                self.effects.replies.push((token, Reply::Outcome(Ok(answer))));
+                self.effects
+                    .replies
+                    .push((token, Reply::Outcome(Ok(answer))));
             } else {
                 self.compaction_waiters.push((revision, token, answer));
             }
         }
-        if self.compaction_waiters.iter().any(|(revision, ..)| *revision < unfinished) {
+        if self
+            .compaction_waiters
+            .iter()
+            .any(|(revision, ..)| *revision < unfinished)
+        {
             self.force_commit = true;
         }
     }
@@ -795,14 +854,14 @@ impl<T> Member<T> {
         }
     }
 
-
     fn read_state(&mut self, index: u64, context: &[u8]) {
         let round = <[u8; 8]>::try_from(context).map(u64::from_be_bytes);
         // Another member's round, or one that was asked anew.
         if let Ok(round) = round
             && let Some((tokens, _)) = self.reads_asked.remove(&round)
         {
-            self.reads_applying.extend(tokens.into_iter().map(|token| (index, token)));
+            self.reads_applying
+                .extend(tokens.into_iter().map(|token| (index, token)));
         }
     }
 
@@ -821,7 +880,9 @@ impl<T> Member<T> {
     /// Applies what is committed, as long as the commit stage keeps up.
     fn apply_what_may(&mut self) -> Result<(), Error> {
         while self.store.pending().bytes < self.config.commit_bytes_cap {
-            let Some(job) = self.apply_queue.pop_front() else { break };
+            let Some(job) = self.apply_queue.pop_front() else {
+                break;
+            };
             for entry in &job.entries {
                 self.apply(entry)?;
             }
@@ -842,7 +903,10 @@ impl<T> Member<T> {
     }
 
     fn apply(&mut self, entry: &Entry) -> Result<(), Error> {
-        let at = Applied { index: entry.index, term: entry.term };
+        let at = Applied {
+            index: entry.index,
+            term: entry.term,
+        };
         if at.index <= self.store.applied().index {
             return Ok(()); // it was in the database already
         }
@@ -867,8 +931,10 @@ impl<T> Member<T> {
     }
 
     fn apply_request(&mut self, at: Applied, data: &Bytes) -> Result<(), Error> {
-        let request = api::internal::decode(data)
-            .map_err(|e| Error::Entry { index: at.index, what: e.to_string() })?;
+        let request = api::internal::decode(data).map_err(|e| Error::Entry {
+            index: at.index,
+            what: e.to_string(),
+        })?;
         let id = match (request.id, &request.header) {
             (0, Some(header)) => header.id,
             (id, _) => id,
@@ -879,7 +945,9 @@ impl<T> Member<T> {
             let initial = before.is_none();
             self.cluster_version_set(version.ver, initial);
         }
-        if request.cluster_member_attr_set.is_some_and(|set| set.member_id == self.config.member_id)
+        if request
+            .cluster_member_attr_set
+            .is_some_and(|set| set.member_id == self.config.member_id)
             && self.pending.contains_key(&id)
         {
             self.effects.notes.push(Note::Published);
@@ -892,7 +960,9 @@ impl<T> Member<T> {
         };
         match outcome {
             Ok(answer @ Answer::Compaction(_)) if pending.physical => {
-                let revision = request.compaction.map_or(0, |compaction| compaction.revision);
+                let revision = request
+                    .compaction
+                    .map_or(0, |compaction| compaction.revision);
                 self.compaction_waiters.push((revision, token, answer));
             }
             outcome => self.effects.replies.push((token, Reply::Outcome(outcome))),
@@ -904,17 +974,25 @@ impl<T> Member<T> {
         if version == CLUSTER_VERSION {
             self.store.set_storage_version(CLUSTER_VERSION);
         }
-        self.effects.notes.push(Note::ClusterVersion { version, initial });
+        self.effects
+            .notes
+            .push(Note::ClusterVersion { version, initial });
     }
 
     fn apply_conf_change(&mut self, at: Applied, entry: &Entry) -> Result<(), Error> {
-        let unreadable = |what: String| Error::Entry { index: at.index, what };
+        let unreadable = |what: String| Error::Entry {
+            index: at.index,
+            what,
+        };
         let change =
             raftpb::decode_conf_change(&entry.data).map_err(|e| unreadable(e.to_string()))?;
         self.store.advance(at);
         let verdict = judge(self.store.members(), &change).map_err(unreadable)?;
         let applied = match &verdict {
-            Verdict::Refused(_) => ConfChange { node_id: 0, ..change.clone() },
+            Verdict::Refused(_) => ConfChange {
+                node_id: 0,
+                ..change.clone()
+            },
             _ => change.clone(),
         };
         self.change_raft(at.index, &applied.into())?;
@@ -928,11 +1006,13 @@ impl<T> Member<T> {
                         is_learner: member.is_learner,
                     });
                 }
-                self.store.change_members(|members, edits| members.put(member, edits));
+                self.store
+                    .change_members(|members, edits| members.put(member, edits));
                 Ok(Answer::Nothing)
             }
             Verdict::Remove(id) => {
-                self.store.change_members(|members, edits| members.remove(id, edits));
+                self.store
+                    .change_members(|members, edits| members.remove(id, edits));
                 self.effects.notes.push(Note::MemberRemoved { id });
                 self.effects.removed |= id == self.config.member_id;
                 Ok(Answer::Nothing)
@@ -954,7 +1034,10 @@ impl<T> Member<T> {
         let state = self
             .raft
             .apply_conf_change(index, change)
-            .map_err(|e| Error::Entry { index, what: e.to_string() })?;
+            .map_err(|e| Error::Entry {
+                index,
+                what: e.to_string(),
+            })?;
         self.store.set_conf_state(&conf_state_json(&state));
         Ok(())
     }
@@ -1027,7 +1110,11 @@ impl<T> Member<T> {
         }
         self.compaction_running = true;
         let (view, rows) = (self.view.clone(), self.config.compaction_rows);
-        self.effects.compaction = Some(CompactionStep { planner, view, rows });
+        self.effects.compaction = Some(CompactionStep {
+            planner,
+            view,
+            rows,
+        });
     }
 
     fn plan_watch_steps(&mut self) {
@@ -1064,7 +1151,10 @@ impl<T> Member<T> {
 
     /// Proposes a lease's checkpoint of 0: it was renewed, and the time left on the log is void.
     pub fn clear_checkpoint(&mut self, id: i64) {
-        let checkpoints = vec![api::etcdserverpb::LeaseCheckpoint { id, remaining_ttl: 0 }];
+        let checkpoints = vec![api::etcdserverpb::LeaseCheckpoint {
+            id,
+            remaining_ttl: 0,
+        }];
         self.propose_own(InternalRaftRequest {
             lease_checkpoint: Some(api::etcdserverpb::LeaseCheckpointRequest { checkpoints }),
             ..Default::default()

@@ -31,16 +31,22 @@ fn script(seed: u64) -> Run {
 /// Runs the load until the disk stops; how many requests were acknowledged.
 fn run(disk: &Arc<FaultyDisk>, seed: u64, script: &Run) -> usize {
     let Ok(mut machine) = Machine::start(disk.clone(), seed) else {
-        assert!(disk.stopped(), "only a stopped disk keeps a member from starting");
+        assert!(
+            disk.stopped(),
+            "only a stopped disk keeps a member from starting"
+        );
         return 0;
     };
     for (token, request) in script.requests.iter().enumerate() {
         machine.propose(token, request.clone());
-        let ended = machine.settle().is_err()
-            || (token % 7 == 0 && machine.tick().is_err());
+        let ended = machine.settle().is_err() || (token % 7 == 0 && machine.tick().is_err());
         if ended {
             assert!(disk.stopped(), "only a stopped disk ends a member");
-            return machine.replies.keys().next_back().map_or(0, |last| last + 1);
+            return machine
+                .replies
+                .keys()
+                .next_back()
+                .map_or(0, |last| last + 1);
         }
     }
     machine.replies.len()
@@ -54,15 +60,28 @@ fn check(disk: Arc<FaultyDisk>, seed: u64, script: &Run, acknowledged: usize, wh
         0 => 1,
         n => script.models[n - 1].revision(),
     };
-    assert!(revision >= least, "{what}: revision {revision} is below the acknowledged {least}");
-    assert!(revision <= newest.revision(), "{what}: revision {revision} was never reached");
+    assert!(
+        revision >= least,
+        "{what}: revision {revision} is below the acknowledged {least}"
+    );
+    assert!(
+        revision <= newest.revision(),
+        "{what}: revision {revision} was never reached"
+    );
     let compacted = machine.member.view().compact_revision;
     if acknowledged > 0 {
         let promised = script.models[acknowledged - 1].compacted;
-        assert!(compacted >= promised, "{what}: compaction at {promised} was acknowledged");
+        assert!(
+            compacted >= promised,
+            "{what}: compaction at {promised} was acknowledged"
+        );
     }
     for at in compacted.max(1)..=revision {
-        assert_eq!(&machine.content(at), newest.content(at), "{what}: at revision {at}");
+        assert_eq!(
+            &machine.content(at),
+            newest.content(at),
+            "{what}: at revision {at}"
+        );
     }
     machine.check_file();
     // It goes on: another write, durable and applied.
@@ -72,10 +91,13 @@ fn check(disk: Arc<FaultyDisk>, seed: u64, script: &Run, acknowledged: usize, wh
         ..Default::default()
     };
     let token = usize::MAX;
-    machine.propose(token, quorate_api::etcdserverpb::InternalRaftRequest {
-        put: Some(put),
-        ..Default::default()
-    });
+    machine.propose(
+        token,
+        quorate_api::etcdserverpb::InternalRaftRequest {
+            put: Some(put),
+            ..Default::default()
+        },
+    );
     machine.settle().unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_eq!(machine.replies.get(&token), Some(&Ok(())), "{what}");
 }
@@ -88,14 +110,26 @@ fn every_disk_call_may_be_the_last() {
     assert_eq!(run(&whole, seed, &script), REQUESTS);
     let calls = whole.counts().calls;
     assert!(calls > 200, "the load keeps the disk busy: {calls} calls");
-    check(Arc::new(whole.crash(seed)), seed, &script, REQUESTS, "after all");
+    check(
+        Arc::new(whole.crash(seed)),
+        seed,
+        &script,
+        REQUESTS,
+        "after all",
+    );
     for call in 1..=calls {
         for stop in [Stop::Before, Stop::After] {
             let disk = faulty(seed);
             disk.stop_at(call, stop);
             let acknowledged = run(&disk, seed, &script);
             let what = format!("stopped {stop:?} call {call} of {calls}");
-            check(Arc::new(disk.crash(call)), seed + call, &script, acknowledged, &what);
+            check(
+                Arc::new(disk.crash(call)),
+                seed + call,
+                &script,
+                acknowledged,
+                &what,
+            );
         }
     }
 }
@@ -116,7 +150,13 @@ fn random_loads_crash_at_random_calls_and_crash_again() {
         second.stop_at(1 + random.below(20), Stop::Before);
         let _interrupted = Machine::start(second.clone(), seed).is_err();
         let what = format!("seed {seed}");
-        check(Arc::new(second.crash(seed + 1)), seed, &script, acknowledged, &what);
+        check(
+            Arc::new(second.crash(seed + 1)),
+            seed,
+            &script,
+            acknowledged,
+            &what,
+        );
     }
 }
 
@@ -129,7 +169,9 @@ fn hashes_survive_restarts_and_compactions() {
         assert_eq!(run(&disk, seed, &script), REQUESTS);
         let hash_at = |machine: &Machine, at: i64| {
             let none = StoredHashes::default();
-            hash_by_revision(machine.member.view(), &none, at).expect("it is kept").hash
+            hash_by_revision(machine.member.view(), &none, at)
+                .expect("it is kept")
+                .hash
         };
         let machine = Machine::start(Arc::new(disk.crash(1)), seed).expect("it starts");
         let view = machine.member.view().clone();

@@ -67,7 +67,8 @@ pub struct Edits {
 impl Edits {
     /// Sets a key.
     pub fn put(&mut self, bucket: BucketId, key: &[u8], value: &[u8]) {
-        self.writes.insert((bucket, key.to_vec()), Some(value.to_vec()));
+        self.writes
+            .insert((bucket, key.to_vec()), Some(value.to_vec()));
     }
 
     /// Removes a key.
@@ -87,6 +88,8 @@ impl Edits {
 
     /// The writes, bucket by bucket, keys ascending; `None` removes.
     pub fn iter(&self) -> impl Iterator<Item = (BucketId, &[u8], Option<&[u8]>)> {
-        self.writes.iter().map(|((bucket, key), value)| (*bucket, &key[..], value.as_deref()))
+        self.writes
+            .iter()
+            .map(|((bucket, key), value)| (*bucket, &key[..], value.as_deref()))
     }
 }

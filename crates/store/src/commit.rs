@@ -40,7 +40,9 @@ pub struct Committed {
 pub fn commit(db: &Db, frozen: &Frozen) -> Result<Committed, Error> {
     let mut tx = db.begin_write()?;
     if !frozen.rows.is_empty() || !frozen.deletes.is_empty() {
-        let mut bucket = tx.bucket(KEY_BUCKET)?.expect("the store made its buckets when it opened");
+        let mut bucket = tx
+            .bucket(KEY_BUCKET)?
+            .expect("the store made its buckets when it opened");
         bucket.set_append_only(true);
         for row in &frozen.deletes {
             bucket.delete(&row.encode())?;
@@ -52,7 +54,9 @@ pub fn commit(db: &Db, frozen: &Frozen) -> Result<Committed, Error> {
     let mut edits = frozen.edits.iter().peekable();
     while let Some((id, ..)) = edits.peek().copied() {
         let name = id.name().as_bytes();
-        let mut bucket = tx.bucket(name)?.expect("the store made its buckets when it opened");
+        let mut bucket = tx
+            .bucket(name)?
+            .expect("the store made its buckets when it opened");
         while let Some((_, key, value)) = edits.next_if(|(next, ..)| *next == id) {
             match value {
                 Some(value) => bucket.put(key, value)?,

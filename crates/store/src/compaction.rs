@@ -77,30 +77,38 @@ impl Planner {
     /// The next batch: at most `limit` rows are looked at. `view` must be newer than the commit
     /// that the job waits for.
     pub fn step(&mut self, view: &View, limit: usize) -> Result<Batch, Error> {
-        assert!(view.compact_revision >= self.job.revision, "the view knows of the compaction");
-        let keeps_anything =
-            *self.keeps_anything.get_or_insert_with(|| keeps_anything(&view.root, self.job.revision));
-        let mut batch = Batch { revision: self.job.revision, ..Default::default() };
+        assert!(
+            view.compact_revision >= self.job.revision,
+            "the view knows of the compaction"
+        );
+        let keeps_anything = *self
+            .keeps_anything
+            .get_or_insert_with(|| keeps_anything(&view.root, self.job.revision));
+        let mut batch = Batch {
+            revision: self.job.revision,
+            ..Default::default()
+        };
         let (mut looked_at, mut reached_end) = (0, true);
         let mut next = self.next;
         let hasher = &mut self.hasher;
-        view.rows()?.scan(self.next, self.job.revision + 1, |row, value| {
-            if looked_at == limit {
-                reached_end = false;
-                next = row.revision;
-                return Ok(false);
-            }
-            looked_at += 1;
-            let kv: KeyValueRef<'_> = decode(row, value)?;
-            let entry = view.root.get(kv.key);
-            let kept = entry.is_some_and(|entry| entry.keeps(row.revision, self.job.revision));
-            hasher.add(row, value, || kept || !keeps_anything);
-            if !kept {
-                batch.rows.push(row);
-                batch.keys.push(Bytes::copy_from_slice(kv.key));
-            }
-            Ok(true)
-        })?;
+        view.rows()?
+            .scan(self.next, self.job.revision + 1, |row, value| {
+                if looked_at == limit {
+                    reached_end = false;
+                    next = row.revision;
+                    return Ok(false);
+                }
+                looked_at += 1;
+                let kv: KeyValueRef<'_> = decode(row, value)?;
+                let entry = view.root.get(kv.key);
+                let kept = entry.is_some_and(|entry| entry.keeps(row.revision, self.job.revision));
+                hasher.add(row, value, || kept || !keeps_anything);
+                if !kept {
+                    batch.rows.push(row);
+                    batch.keys.push(Bytes::copy_from_slice(kv.key));
+                }
+                Ok(true)
+            })?;
         self.next = next;
         self.removed += batch.rows.len() as u64;
         batch.keys.sort_unstable();

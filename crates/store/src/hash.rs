@@ -45,7 +45,10 @@ impl StoredHashes {
 
     /// The one for this revision.
     pub fn find(&self, revision: i64) -> Option<KeyValueHash> {
-        self.0.iter().find(|hash| hash.revision == revision).copied()
+        self.0
+            .iter()
+            .find(|hash| hash.revision == revision)
+            .copied()
     }
 }
 
@@ -67,7 +70,11 @@ pub struct Hasher {
 impl Hasher {
     /// A hasher of history up to `revision`, of a store compacted at `compact_revision`.
     pub fn new(compact_revision: i64, revision: i64) -> Hasher {
-        Hasher { crc: crc32c::crc32c(b"key"), compact_revision, revision }
+        Hasher {
+            crc: crc32c::crc32c(b"key"),
+            compact_revision,
+            revision,
+        }
     }
 
     /// Takes in a row; `kept` is asked for rows up to the compact revision.
@@ -111,13 +118,17 @@ pub fn hash_by_revision(
     let revision = if asked <= 0 { view.revision } else { asked };
     let keep = kept_at(&view.root, revision, view.compact_revision);
     let mut hasher = Hasher::new(view.compact_revision, revision);
-    view.rows()?.scan(Revision::default(), revision.saturating_add(1), |row, value| {
-        hasher.add(row, value, || match &keep {
-            Keep::All => true,
-            Keep::Only(kept) => kept.binary_search(&row.revision).is_ok(),
-        });
-        Ok(true)
-    })?;
+    view.rows()?.scan(
+        Revision::default(),
+        revision.saturating_add(1),
+        |row, value| {
+            hasher.add(row, value, || match &keep {
+                Keep::All => true,
+                Keep::Only(kept) => kept.binary_search(&row.revision).is_ok(),
+            });
+            Ok(true)
+        },
+    )?;
     Ok(hasher.finish())
 }
 
@@ -128,7 +139,9 @@ pub fn hash_file(file: &ReadTx) -> Result<u32, Error> {
     let mut crc = 0;
     for name in file.buckets()? {
         crc = crc32c::crc32c_append(crc, &name);
-        let Some(bucket) = file.bucket(&name)? else { continue };
+        let Some(bucket) = file.bucket(&name)? else {
+            continue;
+        };
         let mut cursor = bucket.range(Bound::Unbounded)?;
         while let Some((key, value)) = cursor.next()? {
             let own = matches!(key, b"consistent_index" | b"term" | b"storageVersion");
@@ -145,26 +158,38 @@ pub fn hash_file(file: &ReadTx) -> Result<u32, Error> {
 /// aside.
 fn kept_at(root: &Root, revision: i64, compact_revision: i64) -> Keep {
     let (mut kept, mut any) = (Vec::new(), false);
-    let _ = root.walk::<()>(KeyRange { start: b"", end: None }, |_, entry| {
-        if let Some(live) = entry.live_at(revision) {
-            any = true;
-            if live.main <= compact_revision {
-                kept.push(live);
+    let _ = root.walk::<()>(
+        KeyRange {
+            start: b"",
+            end: None,
+        },
+        |_, entry| {
+            if let Some(live) = entry.live_at(revision) {
+                any = true;
+                if live.main <= compact_revision {
+                    kept.push(live);
+                }
             }
-        }
-        ControlFlow::Continue(())
-    });
+            ControlFlow::Continue(())
+        },
+    );
     kept.sort_unstable();
     if any { Keep::Only(kept) } else { Keep::All }
 }
 
 /// Whether a compaction at `revision` keeps anything of any key, deletions at it included.
 pub fn keeps_anything(root: &Root, revision: i64) -> bool {
-    root.walk(KeyRange { start: b"", end: None }, |_, entry| match entry.at(revision) {
-        Some(point) if !point.tombstone || point.revision.main == revision => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    })
+    root.walk(
+        KeyRange {
+            start: b"",
+            end: None,
+        },
+        |_, entry| match entry.at(revision) {
+            Some(point) if !point.tombstone || point.revision.main == revision => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        },
+    )
     .is_break()
 }

@@ -96,11 +96,19 @@ impl<'a> KeyValueRef<'a> {
 // All field numbers are below 16, so a field's key is one byte.
 
 fn bytes_len(bytes: &[u8]) -> usize {
-    if bytes.is_empty() { 0 } else { 1 + encoded_len_varint(bytes.len() as u64) + bytes.len() }
+    if bytes.is_empty() {
+        0
+    } else {
+        1 + encoded_len_varint(bytes.len() as u64) + bytes.len()
+    }
 }
 
 fn int_len(value: i64) -> usize {
-    if value == 0 { 0 } else { 1 + encoded_len_varint(value as u64) }
+    if value == 0 {
+        0
+    } else {
+        1 + encoded_len_varint(value as u64)
+    }
 }
 
 fn put_bytes(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
@@ -124,7 +132,10 @@ mod tests {
     use prost::Message;
 
     fn samples() -> Vec<KeyValue> {
-        let mut all = vec![KeyValue { key: "k".into(), ..Default::default() }];
+        let mut all = vec![KeyValue {
+            key: "k".into(),
+            ..Default::default()
+        }];
         for n in [1, 127, 128, 1 << 40, i64::MAX] {
             all.push(KeyValue {
                 key: vec![b'k'; n as usize % 300 + 1].into(),
@@ -160,6 +171,9 @@ mod tests {
             }
         }
         assert_eq!(KeyValueRef::decode(b"\x0a\x05abc"), None);
-        assert_eq!(KeyValueRef::decode(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), None);
+        assert_eq!(
+            KeyValueRef::decode(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+            None
+        );
     }
 }

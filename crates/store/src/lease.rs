@@ -48,7 +48,11 @@ struct Lease {
 
 impl Lease {
     fn left_s(&self) -> i64 {
-        if self.remaining_s > 0 { self.remaining_s } else { self.ttl_s }
+        if self.remaining_s > 0 {
+            self.remaining_s
+        } else {
+            self.ttl_s
+        }
     }
 }
 
@@ -164,8 +168,13 @@ impl Lessor {
             return Err(api::Error::LeaseExist);
         }
         let ttl_s = ttl_s.max(self.config.min_ttl_s);
-        let lease =
-            Lease { ttl_s, remaining_s: 0, due_ms: None, propose_ms: 0, keys: BTreeSet::new() };
+        let lease = Lease {
+            ttl_s,
+            remaining_s: 0,
+            due_ms: None,
+            propose_ms: 0,
+            keys: BTreeSet::new(),
+        };
         persist(id, &lease, edits);
         self.leases.insert(id, lease);
         if self.primary {
@@ -214,7 +223,10 @@ impl Lessor {
 
     /// Hangs a key on a lease that exists, taking it off another.
     pub fn attach(&mut self, id: i64, key: &[u8]) {
-        let lease = self.leases.get_mut(&id).expect("the lease of a put was looked up before");
+        let lease = self
+            .leases
+            .get_mut(&id)
+            .expect("the lease of a put was looked up before");
         let key: Arc<[u8]> = key.into();
         lease.keys.insert(key.clone());
         if let Some(before) = self.holder.insert(key.clone(), id)
@@ -275,7 +287,10 @@ impl Lessor {
         }
         let ttl_s = lease.ttl_s;
         self.refresh(id, now_ms);
-        Renewal::Renewed { ttl_s, clear_checkpoint }
+        Renewal::Renewed {
+            ttl_s,
+            clear_checkpoint,
+        }
     }
 
     /// What is known of a lease.
@@ -284,7 +299,11 @@ impl Lessor {
         Some(Info {
             ttl_s: lease.ttl_s,
             remaining_ms: lease.due_ms.map(|due| due.saturating_sub(now_ms)),
-            keys: if with_keys { lease.keys.iter().cloned().collect() } else { Vec::new() },
+            keys: if with_keys {
+                lease.keys.iter().cloned().collect()
+            } else {
+                Vec::new()
+            },
         })
     }
 
@@ -310,12 +329,16 @@ impl Lessor {
     pub fn expired(&mut self, now_ms: u64, most: usize) -> Vec<i64> {
         let mut expired = Vec::new();
         while expired.len() < most {
-            let Some(&Reverse((at, id))) = self.due.peek() else { break };
+            let Some(&Reverse((at, id))) = self.due.peek() else {
+                break;
+            };
             if at > now_ms {
                 break;
             }
             self.due.pop();
-            let Some(lease) = self.leases.get_mut(&id) else { continue };
+            let Some(lease) = self.leases.get_mut(&id) else {
+                continue;
+            };
             if lease.propose_ms != at {
                 continue; // renewed since, or queued twice
             }
@@ -330,13 +353,19 @@ impl Lessor {
     pub fn due_checkpoints(&mut self, now_ms: u64) -> Vec<LeaseCheckpoint> {
         let mut due = Vec::new();
         while due.len() < CHECKPOINT_BATCH {
-            let Some(&Reverse((at, id))) = self.checkpoints.peek() else { break };
+            let Some(&Reverse((at, id))) = self.checkpoints.peek() else {
+                break;
+            };
             if at > now_ms {
                 break;
             }
             self.checkpoints.pop();
-            let Some(lease) = self.leases.get(&id) else { continue };
-            let Some(left_ms) = lease.due_ms.and_then(|at| at.checked_sub(now_ms)) else { continue };
+            let Some(lease) = self.leases.get(&id) else {
+                continue;
+            };
+            let Some(left_ms) = lease.due_ms.and_then(|at| at.checked_sub(now_ms)) else {
+                continue;
+            };
             let remaining_ttl = left_ms.div_ceil(1000) as i64;
             if left_ms > 0 && remaining_ttl < lease.ttl_s {
                 due.push(LeaseCheckpoint { id, remaining_ttl });
@@ -346,7 +375,10 @@ impl Lessor {
     }
 
     fn refresh(&mut self, id: i64, now_ms: u64) {
-        let lease = self.leases.get_mut(&id).expect("only a lease that exists is refreshed");
+        let lease = self
+            .leases
+            .get_mut(&id)
+            .expect("only a lease that exists is refreshed");
         let due = now_ms.saturating_add((lease.left_s() as u64).saturating_mul(1000));
         lease.due_ms = Some(due);
         lease.propose_ms = due;
@@ -354,7 +386,8 @@ impl Lessor {
         // A lease that is renewed often leaves stale entries behind: sweep before they outweigh.
         if self.due.len() > 64 + 4 * self.leases.len() {
             let leases = &self.leases;
-            self.due.retain(|Reverse((at, id))| leases.get(id).is_some_and(|l| l.propose_ms == *at));
+            self.due
+                .retain(|Reverse((at, id))| leases.get(id).is_some_and(|l| l.propose_ms == *at));
         }
     }
 
@@ -368,7 +401,11 @@ impl Lessor {
 }
 
 fn persist(id: i64, lease: &Lease, edits: &mut Edits) {
-    let stored = leasepb::Lease { id, ttl: lease.ttl_s, remaining_ttl: lease.remaining_s };
+    let stored = leasepb::Lease {
+        id,
+        ttl: lease.ttl_s,
+        remaining_ttl: lease.remaining_s,
+    };
     edits.put(BucketId::Lease, &id.to_be_bytes(), &stored.encode_to_vec());
 }
 
@@ -377,33 +414,48 @@ mod tests {
     use super::*;
 
     fn lessor() -> (Lessor, Edits) {
-        let config = Config { min_ttl_s: 2, checkpoint_interval_ms: Some(300_000) };
+        let config = Config {
+            min_ttl_s: 2,
+            checkpoint_interval_ms: Some(300_000),
+        };
         (Lessor::new(config), Edits::default())
     }
 
     #[test]
     fn extremes_of_a_grant() {
         let (mut lessor, mut edits) = lessor();
-        assert_eq!(lessor.grant(1, 9_000_000_001, 0, &mut edits), Err(api::Error::LeaseTTLTooLarge));
+        assert_eq!(
+            lessor.grant(1, 9_000_000_001, 0, &mut edits),
+            Err(api::Error::LeaseTTLTooLarge)
+        );
         assert_eq!(lessor.grant(1, -5, 0, &mut edits), Ok(2));
-        assert_eq!(lessor.grant(1, 5, 0, &mut edits), Err(api::Error::LeaseExist));
-        assert_eq!(lessor.grant(0, 5, 0, &mut edits), Err(api::Error::LeaseNotFound));
-        assert_eq!(lessor.grant(2, MAX_TTL_S, u64::MAX / 2, &mut edits), Ok(MAX_TTL_S));
+        assert_eq!(
+            lessor.grant(1, 5, 0, &mut edits),
+            Err(api::Error::LeaseExist)
+        );
+        assert_eq!(
+            lessor.grant(0, 5, 0, &mut edits),
+            Err(api::Error::LeaseNotFound)
+        );
+        assert_eq!(
+            lessor.grant(2, MAX_TTL_S, u64::MAX / 2, &mut edits),
+            Ok(MAX_TTL_S)
+        );
     }
 
     #[test]
     fn due_only_where_primary_and_proposed_again_after_the_retry() {
         let (mut lessor, mut edits) = lessor();
         lessor.grant(1, 10, 0, &mut edits).unwrap();
-        assert_eq!(lessor.expired(u64::MAX / 2, 10), []);
+        assert_eq!(lessor.expired(u64::MAX / 2, 10), [0i64; 0]);
         lessor.promote(1_000, 500);
-        assert_eq!(lessor.expired(11_499, 10), []);
+        assert_eq!(lessor.expired(11_499, 10), [0i64; 0]);
         assert_eq!(lessor.expired(11_500, 10), [1]);
         assert_eq!(lessor.renew(1, 11_600), Renewal::Expiring);
-        assert_eq!(lessor.expired(14_499, 10), []);
+        assert_eq!(lessor.expired(14_499, 10), [0i64; 0]);
         assert_eq!(lessor.expired(14_500, 10), [1]);
         lessor.demote();
-        assert_eq!(lessor.expired(u64::MAX / 2, 10), []);
+        assert_eq!(lessor.expired(u64::MAX / 2, 10), [0i64; 0]);
         assert_eq!(lessor.renew(1, 0), Renewal::NotPrimary);
     }
 
@@ -413,8 +465,11 @@ mod tests {
         lessor.promote(0, 0);
         lessor.grant(1, 10, 0, &mut edits).unwrap();
         for now in (0..1_000_000).step_by(1000) {
-            assert_eq!(lessor.expired(now, 10), []);
-            assert!(matches!(lessor.renew(1, now), Renewal::Renewed { ttl_s: 10, .. }));
+            assert_eq!(lessor.expired(now, 10), [0i64; 0]);
+            assert!(matches!(
+                lessor.renew(1, now),
+                Renewal::Renewed { ttl_s: 10, .. }
+            ));
         }
         assert!(lessor.due.len() < 100, "stale due times are swept");
         assert_eq!(lessor.expired(1_009_000, 10), [1]);
@@ -442,8 +497,16 @@ mod tests {
     fn what_is_stored_comes_back() {
         let (mut lessor, mut edits) = lessor();
         lessor.grant(-7, 100, 0, &mut edits).unwrap();
-        lessor.checkpoint(&[LeaseCheckpoint { id: -7, remaining_ttl: 30 }], true, 0, &mut edits);
-        let (mut again, _) = super::tests::lessor();
+        lessor.checkpoint(
+            &[LeaseCheckpoint {
+                id: -7,
+                remaining_ttl: 30,
+            }],
+            true,
+            0,
+            &mut edits,
+        );
+        let (mut again, _) = self::lessor();
         for (bucket, key, value) in edits.iter() {
             assert_eq!(bucket, BucketId::Lease);
             again.restore(key, value.unwrap()).unwrap();
@@ -459,10 +522,22 @@ mod tests {
         let (mut lessor, mut edits) = lessor();
         lessor.promote(0, 0);
         lessor.grant(1, 1000, 0, &mut edits).unwrap();
-        assert_eq!(lessor.due_checkpoints(299_999), []);
+        assert!(lessor.due_checkpoints(299_999).is_empty());
         let due = lessor.due_checkpoints(300_000);
-        assert_eq!(due, [LeaseCheckpoint { id: 1, remaining_ttl: 700 }]);
+        assert_eq!(
+            due,
+            [LeaseCheckpoint {
+                id: 1,
+                remaining_ttl: 700
+            }]
+        );
         lessor.checkpoint(&due, false, 300_000, &mut edits);
-        assert_eq!(lessor.renew(1, 300_001), Renewal::Renewed { ttl_s: 1000, clear_checkpoint: true });
+        assert_eq!(
+            lessor.renew(1, 300_001),
+            Renewal::Renewed {
+                ttl_s: 1000,
+                clear_checkpoint: true
+            }
+        );
     }
 }

@@ -19,7 +19,11 @@ pub struct Member {
     #[serde(rename = "peerURLs", default, deserialize_with = "null_is_empty")]
     pub peer_urls: Vec<String>,
     /// Whether it learns and does not vote.
-    #[serde(rename = "isLearner", default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(
+        rename = "isLearner",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub is_learner: bool,
     /// Its name; empty until it has published it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -52,7 +56,10 @@ pub struct ChangeContext {
 /// A value as Go's encoding/json writes it.
 pub fn go_json<T: Serialize>(value: &T) -> Vec<u8> {
     let text = serde_json::to_string(value).expect("plain data has a JSON form");
-    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").into_bytes()
+    text.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .into_bytes()
 }
 
 /// An id in hex, as etcd spells it.
@@ -88,7 +95,10 @@ impl Membership {
                     serde_json::from_slice(value).map_err(|e| bad(e.to_string()))?;
                 let id = id()?;
                 if member.id != id {
-                    return Err(bad(format!("the member has the id {}", spell_id(member.id))));
+                    return Err(bad(format!(
+                        "the member has the id {}",
+                        spell_id(member.id)
+                    )));
                 }
                 self.members.insert(id, member);
             }
@@ -223,7 +233,10 @@ impl Membership {
             enabled: bool,
         }
         let target_version = if enabled { version } else { "" };
-        let json = go_json(&Downgrade { target_version, enabled });
+        let json = go_json(&Downgrade {
+            target_version,
+            enabled,
+        });
         edits.put(BucketId::Cluster, b"downgrade", &json);
         self.downgrade = Some(String::from_utf8(json).expect("JSON is UTF-8"));
     }
@@ -245,16 +258,33 @@ mod tests {
         let json = r#"{"id":10276657743932975437,"peerURLs":["http://localhost:2380"],"name":"default","clientURLs":["http://localhost:2379"]}"#;
         assert_eq!(go_json(&member), json.as_bytes());
         let mut membership = Membership::default();
-        membership.restore(BucketId::Members, b"8e9e05c52164694d", json.as_bytes()).unwrap();
+        membership
+            .restore(BucketId::Members, b"8e9e05c52164694d", json.as_bytes())
+            .unwrap();
         assert_eq!(membership.get(member.id), Some(&member));
-        assert!(membership.restore(BucketId::Members, b"8e9e05c52164694e", json.as_bytes()).is_err());
-        assert!(membership.restore(BucketId::Members, b"x", json.as_bytes()).is_err());
-        assert!(membership.restore(BucketId::Members, b"8e9e05c52164694d", b"{").is_err());
+        assert!(
+            membership
+                .restore(BucketId::Members, b"8e9e05c52164694e", json.as_bytes())
+                .is_err()
+        );
+        assert!(
+            membership
+                .restore(BucketId::Members, b"x", json.as_bytes())
+                .is_err()
+        );
+        assert!(
+            membership
+                .restore(BucketId::Members, b"8e9e05c52164694d", b"{")
+                .is_err()
+        );
     }
 
     #[test]
     fn go_escapes_what_html_would_eat() {
-        assert_eq!(go_json(&"http://h/?a&b<c>"), br#""http://h/?a\u0026b\u003cc\u003e""#);
+        assert_eq!(
+            go_json(&"http://h/?a&b<c>"),
+            br#""http://h/?a\u0026b\u003cc\u003e""#
+        );
     }
 
     #[test]
@@ -262,15 +292,28 @@ mod tests {
         let mut edits = Edits::default();
         let mut membership = Membership::default();
         let member = |id: u64, url: &str| ChangeContext {
-            member: Member { id, peer_urls: vec![url.into()], ..Default::default() },
+            member: Member {
+                id,
+                peer_urls: vec![url.into()],
+                ..Default::default()
+            },
             is_promote: false,
         };
         membership.put(member(1, "http://a").member, &mut edits);
-        assert_eq!(membership.check_add(&member(1, "http://b")), Err(api::Error::MemberExist));
-        assert_eq!(membership.check_add(&member(2, "http://a")), Err(api::Error::PeerURLExist));
+        assert_eq!(
+            membership.check_add(&member(1, "http://b")),
+            Err(api::Error::MemberExist)
+        );
+        assert_eq!(
+            membership.check_add(&member(2, "http://a")),
+            Err(api::Error::PeerURLExist)
+        );
         assert_eq!(membership.check_add(&member(2, "http://b")), Ok(()));
         membership.remove(1, &mut edits);
-        assert_eq!(membership.check_add(&member(1, "http://a")), Err(api::Error::MemberNotFound));
+        assert_eq!(
+            membership.check_add(&member(1, "http://a")),
+            Err(api::Error::MemberNotFound)
+        );
         assert_eq!(membership.check_exists(1), Err(api::Error::MemberNotFound));
     }
 }

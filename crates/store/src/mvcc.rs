@@ -57,7 +57,12 @@ impl Mvcc {
 
     /// Begins a transaction.
     pub fn write<'a>(&'a mut self, lessor: &'a mut Lessor) -> WriteTxn<'a> {
-        WriteTxn { begin: self.revision, changes: 0, mvcc: self, lessor }
+        WriteTxn {
+            begin: self.revision,
+            changes: 0,
+            mvcc: self,
+            lessor,
+        }
     }
 }
 
@@ -92,8 +97,18 @@ impl WriteTxn<'_> {
             value,
             lease,
         };
-        self.push(RowKey { revision, tombstone: false }, kv);
-        let before = if changed.existed { self.lessor.holder(key) } else { 0 };
+        self.push(
+            RowKey {
+                revision,
+                tombstone: false,
+            },
+            kv,
+        );
+        let before = if changed.existed {
+            self.lessor.holder(key)
+        } else {
+            0
+        };
         if before != lease {
             if before != 0 {
                 self.lessor.detach(key);
@@ -109,16 +124,34 @@ impl WriteTxn<'_> {
     pub fn delete_range(&mut self, keys: &Keys<'_>) -> (i64, i64) {
         let doomed = match *keys {
             Keys::One(key) => {
-                let live = self.mvcc.index.root().get(key).is_some_and(|entry| entry.is_live());
-                if live { vec![Bytes::copy_from_slice(key)] } else { Vec::new() }
+                let live = self
+                    .mvcc
+                    .index
+                    .root()
+                    .get(key)
+                    .is_some_and(|entry| entry.is_live());
+                if live {
+                    vec![Bytes::copy_from_slice(key)]
+                } else {
+                    Vec::new()
+                }
             }
             Keys::Range(start, end) => live_keys(&self.mvcc.index.root(), start, end),
         };
         for key in &doomed {
             let revision = self.next();
             self.mvcc.index.delete(key, revision);
-            let kv = KeyValueRef { key, ..Default::default() };
-            self.push(RowKey { revision, tombstone: true }, kv);
+            let kv = KeyValueRef {
+                key,
+                ..Default::default()
+            };
+            self.push(
+                RowKey {
+                    revision,
+                    tombstone: true,
+                },
+                kv,
+            );
             self.lessor.detach(key);
         }
         (doomed.len() as i64, self.revision())
@@ -133,7 +166,10 @@ impl WriteTxn<'_> {
     fn push(&mut self, key: RowKey, kv: KeyValueRef<'_>) {
         let mut value = Vec::with_capacity(kv.encoded_len());
         kv.encode(&mut value);
-        let row = Row { key, value: value.into() };
+        let row = Row {
+            key,
+            value: value.into(),
+        };
         self.mvcc.untold.push(row.clone());
         self.mvcc.rows.push(row);
     }

@@ -84,7 +84,10 @@ impl LeafScan for RowScan {
                 key_end: found.keys.len(),
             });
         }
-        self.runs.lock().expect("no scan panics while it holds the lock").push((run, found));
+        self.runs
+            .lock()
+            .expect("no scan panics while it holds the lock")
+            .push((run, found));
         Ok(())
     }
 }
@@ -96,7 +99,10 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, config: Config) -> Result<(Store, 
     let options = Options::default();
     let db = Db::open_scanning(disk, path, &options, KEY_BUCKET, &scan)?;
     create_buckets(&db)?;
-    let mut runs = scan.runs.into_inner().expect("no scan panics while it holds the lock");
+    let mut runs = scan
+        .runs
+        .into_inner()
+        .expect("no scan panics while it holds the lock");
     runs.sort_unstable_by_key(|(run, _)| *run);
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let store = restore(&db, &runs, config)?;
@@ -110,10 +116,18 @@ fn restore(db: &Db, runs: &[Run], config: Config) -> Result<Store, Error> {
     let mut lessor = Lessor::new(config.lease);
     let mut alarms = Alarms::default();
     let mut members = Membership::default();
-    for_each(&file, BucketId::Lease, |key, value| lessor.restore(key, value))?;
+    for_each(&file, BucketId::Lease, |key, value| {
+        lessor.restore(key, value)
+    })?;
     for_each(&file, BucketId::Alarm, |key, _| alarms.restore(key))?;
-    for bucket in [BucketId::Members, BucketId::MembersRemoved, BucketId::Cluster] {
-        for_each(&file, bucket, |key, value| members.restore(bucket, key, value))?;
+    for bucket in [
+        BucketId::Members,
+        BucketId::MembersRemoved,
+        BucketId::Cluster,
+    ] {
+        for_each(&file, bucket, |key, value| {
+            members.restore(bucket, key, value)
+        })?;
     }
     let newest = runs.iter().rev().find_map(|run| run.rows.last());
     let newest = newest.map_or(1, |found| found.row.revision.main);
@@ -139,9 +153,15 @@ fn restore(db: &Db, runs: &[Run], config: Config) -> Result<Store, Error> {
         members: Arc::new(members),
         hashes: Arc::new(StoredHashes::default()),
         quota: Quota::from_config(config.quota_bytes),
-        applied: Applied { index: meta.index, term: meta.term },
+        applied: Applied {
+            index: meta.index,
+            term: meta.term,
+        },
         committed_index: meta.index,
-        sizes: Sizes { total: committed.size, in_use: committed.size_in_use },
+        sizes: Sizes {
+            total: committed.size,
+            in_use: committed.size_in_use,
+        },
         jobs: VecDeque::new(),
         scheduled_compaction: meta.scheduled,
         finished_compaction: meta.finished,
@@ -182,8 +202,13 @@ struct Meta {
 
 impl Meta {
     fn read(file: &ReadTx) -> Result<Meta, Error> {
-        let mut meta =
-            Meta { index: 0, term: 0, scheduled: None, finished: None, storage_version: None };
+        let mut meta = Meta {
+            index: 0,
+            term: 0,
+            scheduled: None,
+            finished: None,
+            storage_version: None,
+        };
         for_each(file, BucketId::Meta, |key, value| {
             let number = || {
                 let bytes: [u8; 8] = value
@@ -263,7 +288,10 @@ fn build_index(runs: &[Run], lessor: &mut Lessor) -> Index {
 }
 
 fn point(row: RowKey) -> Point {
-    Point { revision: Revision::new(row.revision.main, row.revision.sub), tombstone: row.tombstone }
+    Point {
+        revision: Revision::new(row.revision.main, row.revision.sub),
+        tombstone: row.tombstone,
+    }
 }
 
 /// Sorts on two threads where that pays.

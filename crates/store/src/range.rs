@@ -55,7 +55,11 @@ pub fn resolve_revision(asked: i64, current: i64, compacted: i64) -> Result<i64,
         return Err(api::Error::FutureRev);
     }
     let at = if asked <= 0 { current } else { asked };
-    if at < compacted { Err(api::Error::Compacted) } else { Ok(at) }
+    if at < compacted {
+        Err(api::Error::Compacted)
+    } else {
+        Ok(at)
+    }
 }
 
 /// Whether the answer comes in the index's own order.
@@ -133,8 +137,12 @@ impl Splice {
         for revision in &revisions {
             left += kvs_field_len(rows.put(*revision)?.len());
         }
-        drop(rows);
-        Ok(Splice { view, revisions, next: 0, left })
+        Ok(Splice {
+            view,
+            revisions,
+            next: 0,
+            left,
+        })
     }
 
     /// Bytes still to come.
@@ -158,7 +166,6 @@ impl Splice {
             put_kvs_field(&mut out, stored);
             self.next += 1;
         }
-        drop(rows);
         self.left -= out.len() as u64;
         Ok(Some(out.into()))
     }
@@ -279,7 +286,11 @@ pub fn stream_chunk(
     bytes: usize,
 ) -> Result<StreamChunk, Error> {
     let rows = view.rows()?;
-    let mut chunk = StreamChunk { fields: Vec::new(), returned: 0, more_after: None };
+    let mut chunk = StreamChunk {
+        fields: Vec::new(),
+        returned: 0,
+        more_after: None,
+    };
     let mut last = Vec::new();
     let found = visit_live(&view.root, keys, at, |key| {
         if chunk.returned as u64 == limit || (chunk.returned > 0 && chunk.fields.len() >= bytes) {
@@ -303,9 +314,10 @@ pub fn stream_chunk(
 /// Number of live keys at `at`.
 pub fn count(root: &Root, keys: &Keys<'_>, at: i64, current: i64, counted: Option<&Root>) -> i64 {
     match *keys {
-        Keys::One(key) => {
-            i64::from(root.get(key).is_some_and(|entry| entry.live_at(at).is_some()))
-        }
+        Keys::One(key) => i64::from(
+            root.get(key)
+                .is_some_and(|entry| entry.live_at(at).is_some()),
+        ),
         Keys::Range(start, end) => {
             let range = KeyRange { start, end };
             if at == current {
@@ -395,7 +407,11 @@ fn visit_live(
             if let Some(entry) = root.get(key)
                 && let Some(revision) = entry.live_at(at)
             {
-                visit(LiveKey { key, entry, revision })?;
+                visit(LiveKey {
+                    key,
+                    entry,
+                    revision,
+                })?;
             }
             Ok(())
         }
@@ -404,7 +420,11 @@ fn visit_live(
                 let Some(revision) = entry.live_at(at) else {
                     return ControlFlow::Continue(());
                 };
-                match visit(LiveKey { key, entry, revision }) {
+                match visit(LiveKey {
+                    key,
+                    entry,
+                    revision,
+                }) {
                     Ok(true) => ControlFlow::Continue(()),
                     Ok(false) => ControlFlow::Break(Ok(())),
                     Err(e) => ControlFlow::Break(Err(e)),
@@ -420,7 +440,10 @@ fn visit_live(
 
 enum Found<'a> {
     /// From the index alone: encoded with field keys, and as values.
-    Encoded { fields: Vec<u8>, decoded: Vec<IndexKv> },
+    Encoded {
+        fields: Vec<u8>,
+        decoded: Vec<IndexKv>,
+    },
     /// Stored as they are to be sent.
     Revisions(Vec<Revision>),
     /// Filtered, sorted, or stripped of their values.
@@ -453,9 +476,15 @@ fn select<'a>(
     let keys = Keys::new(&request.key, &request.range_end);
     let total = || count(source.root, &keys, at, source.revision, counted);
     if request.count_only {
-        return Ok(Selection { found: Found::Revisions(Vec::new()), more: false, count: total() });
+        return Ok(Selection {
+            found: Found::Revisions(Vec::new()),
+            more: false,
+            count: total(),
+        });
     }
-    let limit = usize::try_from(request.limit).ok().filter(|limit| *limit > 0);
+    let limit = usize::try_from(request.limit)
+        .ok()
+        .filter(|limit| *limit > 0);
     let by_value = request.sort_target == SortTarget::Value as i32;
     let index_only = request.keys_only && !by_value;
     let plain = !needs_sort(request) && !has_filters(request);
@@ -470,8 +499,16 @@ fn select<'a>(
             revisions.push(key.revision);
             Ok(true)
         })?;
-        let count = if more { total() } else { revisions.len() as i64 };
-        return Ok(Selection { found: Found::Revisions(revisions), more, count });
+        let count = if more {
+            total()
+        } else {
+            revisions.len() as i64
+        };
+        return Ok(Selection {
+            found: Found::Revisions(revisions),
+            more,
+            count,
+        });
     }
     if plain && index_only {
         let (mut fields, mut decoded, mut more) = (Vec::new(), Vec::new(), false);
@@ -493,20 +530,30 @@ fn select<'a>(
             Ok(true)
         })?;
         let count = if more { total() } else { decoded.len() as i64 };
-        return Ok(Selection { found: Found::Encoded { fields, decoded }, more, count });
+        return Ok(Selection {
+            found: Found::Encoded { fields, decoded },
+            more,
+            count,
+        });
     }
 
     // Read, then filtered, sorted and cut. A sort without an order (ascending) is of the first
     // `limit + 1` keys alone, as in etcd; any other is of all. With `keys_only` the lease is not
     // told, unless the sort is by value: then etcd reads the stored key-values.
     let early = is_default_order(request) && !has_filters(request);
-    let most = limit.filter(|_| early).map_or(usize::MAX, |limit| limit.saturating_add(1));
+    let most = limit
+        .filter(|_| early)
+        .map_or(usize::MAX, |limit| limit.saturating_add(1));
     let mut kvs = Vec::new();
     visit_live(source.root, &keys, at, |key| {
         kvs.push(source.rows.key_value(key.revision)?);
         Ok(kvs.len() < most)
     })?;
-    let count = if kvs.len() == most { total() } else { kvs.len() as i64 };
+    let count = if kvs.len() == most {
+        total()
+    } else {
+        kvs.len() as i64
+    };
     kvs.retain(|kv| passes_filters(kv, request));
     sort(&mut kvs, request);
     let more = limit.is_some_and(|limit| kvs.len() > limit);
@@ -519,20 +566,29 @@ fn select<'a>(
             }
         }
     }
-    Ok(Selection { found: Found::Decoded(kvs), more, count })
+    Ok(Selection {
+        found: Found::Decoded(kvs),
+        more,
+        count,
+    })
 }
 
 fn passes_filters(kv: &KeyValueRef<'_>, request: &RangeRequest) -> bool {
-    let within = |value: i64, min: i64, max: i64| {
-        (max == 0 || value <= max) && (min == 0 || value >= min)
-    };
-    within(kv.mod_revision, request.min_mod_revision, request.max_mod_revision)
-        && within(kv.create_revision, request.min_create_revision, request.max_create_revision)
+    let within =
+        |value: i64, min: i64, max: i64| (max == 0 || value <= max) && (min == 0 || value >= min);
+    within(
+        kv.mod_revision,
+        request.min_mod_revision,
+        request.max_mod_revision,
+    ) && within(
+        kv.create_revision,
+        request.min_create_revision,
+        request.max_create_revision,
+    )
 }
 
 fn needs_sort(request: &RangeRequest) -> bool {
-    request.sort_target != SortTarget::Key as i32
-        || request.sort_order == SortOrder::Descend as i32
+    request.sort_target != SortTarget::Key as i32 || request.sort_order == SortOrder::Descend as i32
 }
 
 /// Sorts as asked; equal ones stay in the order of their keys.

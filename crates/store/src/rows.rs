@@ -83,7 +83,9 @@ impl Snapshot {
     /// Row `i`.
     pub fn get(&self, i: usize) -> &Row {
         assert!(i < self.len);
-        self.chunks[i / CHUNK][i % CHUNK].get().expect("slots below the length are set")
+        self.chunks[i / CHUNK][i % CHUNK]
+            .get()
+            .expect("slots below the length are set")
     }
 
     /// The oldest row.
@@ -101,7 +103,11 @@ impl Snapshot {
         let (mut low, mut high) = (0, self.len);
         while low < high {
             let middle = (low + high) / 2;
-            if self.get(middle).key.revision < revision { low = middle + 1 } else { high = middle }
+            if self.get(middle).key.revision < revision {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
         low
     }
@@ -109,7 +115,9 @@ impl Snapshot {
     /// The row of exactly this revision.
     pub fn find(&self, revision: Revision) -> Option<&Row> {
         let at = self.position(revision);
-        (at < self.len).then(|| self.get(at)).filter(|row| row.key.revision == revision)
+        (at < self.len)
+            .then(|| self.get(at))
+            .filter(|row| row.key.revision == revision)
     }
 
     /// All rows in order.
@@ -124,7 +132,10 @@ mod tests {
 
     fn row(main: i64) -> Row {
         Row {
-            key: RowKey { revision: Revision::new(main, 0), tombstone: false },
+            key: RowKey {
+                revision: Revision::new(main, 0),
+                tombstone: false,
+            },
             value: Bytes::from(main.to_string()),
         }
     }
@@ -139,14 +150,26 @@ mod tests {
         }
         for (i, snapshot) in snapshots.iter().enumerate() {
             assert_eq!(snapshot.len(), i + 1);
-            assert_eq!(snapshot.last().unwrap().key.revision.main, (i as i64 + 1) * 2);
-            assert!(snapshot.find(Revision::new((i as i64 + 2) * 2, 0)).is_none());
+            assert_eq!(
+                snapshot.last().unwrap().key.revision.main,
+                (i as i64 + 1) * 2
+            );
+            assert!(
+                snapshot
+                    .find(Revision::new((i as i64 + 2) * 2, 0))
+                    .is_none()
+            );
         }
         let taken = rows.take();
         assert_eq!((taken.len(), rows.snapshot().len()), (1000, 0));
         for main in 1..=2000 {
-            let found = taken.find(Revision::new(main, 0)).map(|row| row.value.clone());
-            assert_eq!(found, (main % 2 == 0).then(|| Bytes::from(main.to_string())));
+            let found = taken
+                .find(Revision::new(main, 0))
+                .map(|row| row.value.clone());
+            assert_eq!(
+                found,
+                (main % 2 == 0).then(|| Bytes::from(main.to_string()))
+            );
         }
     }
 }

@@ -153,7 +153,10 @@ impl Store {
 
     /// Records an entry without effect on the store.
     pub fn advance(&mut self, at: Applied) {
-        assert!(at.index > self.applied.index, "entries come once and in order");
+        assert!(
+            at.index > self.applied.index,
+            "entries come once and in order"
+        );
         self.applied = at;
     }
 
@@ -198,21 +201,38 @@ impl Store {
         }
 
         let corrupt = self.alarms.any(AlarmType::Corrupt);
-        let refuse_corrupt =
-            || if corrupt { Err(Error::Api(api::Error::Corrupt)) } else { Ok(()) };
+        let refuse_corrupt = || {
+            if corrupt {
+                Err(Error::Api(api::Error::Corrupt))
+            } else {
+                Ok(())
+            }
+        };
         let full = self.alarms.any(AlarmType::Nospace);
-        let refuse_full = || if full { Err(Error::Api(api::Error::NoSpace)) } else { Ok(()) };
+        let refuse_full = || {
+            if full {
+                Err(Error::Api(api::Error::NoSpace))
+            } else {
+                Ok(())
+            }
+        };
 
         if let Some(range) = &request.range {
             refuse_corrupt()?;
-            return Ok(Answer::Range(self.mvcc.read(|source| range_message(source, range))?));
+            return Ok(Answer::Range(
+                self.mvcc.read(|source| range_message(source, range))?,
+            ));
         }
         if let Some(put) = &request.put {
             refuse_corrupt()?;
             refuse_full()?;
             let fits = self.quota.allows(self.sizes.total, put_cost(put));
             let response = txn::put(&mut self.mvcc, &mut self.lessor, put)?;
-            return if fits { Ok(Answer::Put(response)) } else { Err(api::Error::NoSpace.into()) };
+            return if fits {
+                Ok(Answer::Put(response))
+            } else {
+                Err(api::Error::NoSpace.into())
+            };
         }
         if let Some(delete) = &request.delete_range {
             refuse_corrupt()?;
@@ -227,7 +247,11 @@ impl Store {
             }
             let fits = self.quota.allows(self.sizes.total, cost);
             let response = txn::txn(&mut self.mvcc, &mut self.lessor, transaction)?;
-            return if fits { Ok(Answer::Txn(response)) } else { Err(api::Error::NoSpace.into()) };
+            return if fits {
+                Ok(Answer::Txn(response))
+            } else {
+                Err(api::Error::NoSpace.into())
+            };
         }
         if let Some(compaction) = &request.compaction {
             refuse_corrupt()?;
@@ -237,9 +261,19 @@ impl Store {
             refuse_corrupt()?;
             refuse_full()?;
             let fits = self.quota.allows(self.sizes.total, LEASE_OVERHEAD);
-            let ttl_s = self.lessor.grant(grant.id, grant.ttl, now_ms, &mut self.edits)?;
-            let answer = Answer::LeaseGrant { id: grant.id, ttl_s, revision: self.mvcc.revision };
-            return if fits { Ok(answer) } else { Err(api::Error::NoSpace.into()) };
+            let ttl_s = self
+                .lessor
+                .grant(grant.id, grant.ttl, now_ms, &mut self.edits)?;
+            let answer = Answer::LeaseGrant {
+                id: grant.id,
+                ttl_s,
+                revision: self.mvcc.revision,
+            };
+            return if fits {
+                Ok(answer)
+            } else {
+                Err(api::Error::NoSpace.into())
+            };
         }
         if let Some(revoke) = &request.lease_revoke {
             refuse_corrupt()?;
@@ -248,13 +282,17 @@ impl Store {
         if let Some(checkpoint) = &request.lease_checkpoint {
             let stored = self.cluster_is_at_least(3, 6);
             let edits = &mut self.edits;
-            self.lessor.checkpoint(&checkpoint.checkpoints, stored, now_ms, edits);
+            self.lessor
+                .checkpoint(&checkpoint.checkpoints, stored, now_ms, edits);
             return Ok(Answer::LeaseCheckpoint(self.mvcc.revision));
         }
         if let Some(alarm) = &request.alarm {
             return Ok(Answer::Alarm(self.alarm(alarm)));
         }
-        Err(Error::Unsupported(format!("entry {} carries a request that is not served yet", self.applied.index)))
+        Err(Error::Unsupported(format!(
+            "entry {} carries a request that is not served yet",
+            self.applied.index
+        )))
     }
 
     fn revoke(&mut self, id: i64) -> Result<Answer, Error> {
@@ -285,9 +323,18 @@ impl Store {
     pub(crate) fn schedule(&mut self, revision: i64, previous_finished: bool) {
         let previous = std::mem::replace(&mut self.mvcc.compact_revision, revision);
         self.scheduled_compaction = Some(revision);
-        self.edits.put(BucketId::Meta, b"scheduledCompactRev", &spell_mark(revision));
+        self.edits.put(
+            BucketId::Meta,
+            b"scheduledCompactRev",
+            &spell_mark(revision),
+        );
         let index = self.applied.index;
-        self.jobs.push_back(Job { revision, previous, previous_finished, index });
+        self.jobs.push_back(Job {
+            revision,
+            previous,
+            previous_finished,
+            index,
+        });
     }
 
     /// The oldest compaction whose rows are still there.
@@ -298,7 +345,10 @@ impl Store {
     /// Executes a planner's batch of the oldest job. Whether the job is finished with it.
     pub fn compact_batch(&mut self, batch: Batch) -> bool {
         let job = *self.jobs.front().expect("a batch belongs to a job");
-        assert_eq!(batch.revision, job.revision, "a batch belongs to the oldest job");
+        assert_eq!(
+            batch.revision, job.revision,
+            "a batch belongs to the oldest job"
+        );
         for key in &batch.keys {
             self.mvcc.index.compact(key, job.revision);
         }
@@ -306,7 +356,11 @@ impl Store {
         let Some(hash) = batch.finished else {
             return false;
         };
-        self.edits.put(BucketId::Meta, b"finishedCompactRev", &spell_mark(job.revision));
+        self.edits.put(
+            BucketId::Meta,
+            b"finishedCompactRev",
+            &spell_mark(job.revision),
+        );
         self.finished_compaction = Some(job.revision);
         if job.previous_finished {
             Arc::make_mut(&mut self.hashes).store(hash);
@@ -336,7 +390,8 @@ impl Store {
 
     /// Records the version of the file's layout; it is no replicated state.
     pub fn set_storage_version(&mut self, version: &str) {
-        self.edits.put(BucketId::Meta, b"storageVersion", version.as_bytes());
+        self.edits
+            .put(BucketId::Meta, b"storageVersion", version.as_bytes());
         self.storage_version = Some(version.into());
     }
 
@@ -344,7 +399,9 @@ impl Store {
         let Some(version) = &self.members.cluster_version else {
             return false;
         };
-        let mut parts = version.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
+        let mut parts = version
+            .split('.')
+            .map(|part| part.parse::<u64>().unwrap_or(0));
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
     }
 
@@ -405,7 +462,8 @@ impl Store {
         self.freezing = true;
         let Applied { index, term } = self.applied;
         if index > 0 {
-            self.edits.put(BucketId::Meta, b"consistent_index", &index.to_be_bytes());
+            self.edits
+                .put(BucketId::Meta, b"consistent_index", &index.to_be_bytes());
             if term > 0 {
                 self.edits.put(BucketId::Meta, b"term", &term.to_be_bytes());
             }
@@ -426,12 +484,18 @@ impl Store {
         self.mvcc.frozen = Default::default();
         self.mvcc.file = committed.file;
         self.committed_index = committed.index;
-        self.sizes = Sizes { total: committed.size, in_use: committed.size_in_use };
+        self.sizes = Sizes {
+            total: committed.size,
+            in_use: committed.size_in_use,
+        };
     }
 
     /// The file changed its pages and not its contents (vacuum): read it anew.
     pub fn file_moved(&mut self, committed: Committed) {
-        self.sizes = Sizes { total: committed.size, in_use: committed.size_in_use };
+        self.sizes = Sizes {
+            total: committed.size,
+            in_use: committed.size_in_use,
+        };
         if !self.freezing {
             self.mvcc.file = committed.file;
         }
@@ -453,5 +517,10 @@ pub struct Pending {
 
 /// How `meta` spells a compaction's revision.
 fn spell_mark(revision: i64) -> Vec<u8> {
-    RowKey { revision: Revision::new(revision, 0), tombstone: false }.encode().to_vec()
+    RowKey {
+        revision: Revision::new(revision, 0),
+        tombstone: false,
+    }
+    .encode()
+    .to_vec()
 }

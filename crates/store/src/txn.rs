@@ -29,7 +29,10 @@ use std::ops::ControlFlow;
 const MAX_DEPTH: usize = 256;
 
 fn header(revision: i64) -> Option<ResponseHeader> {
-    Some(ResponseHeader { revision, ..Default::default() })
+    Some(ResponseHeader {
+        revision,
+        ..Default::default()
+    })
 }
 
 /// Executes a put.
@@ -105,7 +108,12 @@ fn all_ops(request: &TxnRequest) -> impl Iterator<Item = &RequestOp> {
 fn plan(source: &Source<'_>, lessor: &Lessor, request: &TxnRequest) -> Result<Vec<bool>, Error> {
     let mut path = Vec::new();
     plan_into(source, request, &mut path, 0)?;
-    check(source, &|id| lessor.exists(id), request, &mut path.iter().copied())?;
+    check(
+        source,
+        &|id| lessor.exists(id),
+        request,
+        &mut path.iter().copied(),
+    )?;
     Ok(path)
 }
 
@@ -136,7 +144,11 @@ fn plan_into(
 }
 
 fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
-    if succeeded { &request.success } else { &request.failure }
+    if succeeded {
+        &request.success
+    } else {
+        &request.failure
+    }
 }
 
 fn holds(source: &Source<'_>, compare: &Compare) -> Result<bool, Error> {
@@ -161,7 +173,12 @@ fn holds(source: &Source<'_>, compare: &Compare) -> Result<bool, Error> {
     };
     let mut met = false;
     let all = match Keys::new(&compare.key, &compare.range_end) {
-        Keys::One(key) => match source.root.get(key).map(|entry| one(key, entry)).transpose()? {
+        Keys::One(key) => match source
+            .root
+            .get(key)
+            .map(|entry| one(key, entry))
+            .transpose()?
+        {
             Some(Some(holds)) => {
                 met = true;
                 holds
@@ -271,7 +288,10 @@ fn check_put_with(
     }
     if request.ignore_value || request.ignore_lease {
         let entry = source.root.get(&request.key);
-        if entry.and_then(|entry| entry.live_at(source.revision)).is_none() {
+        if entry
+            .and_then(|entry| entry.live_at(source.revision))
+            .is_none()
+        {
             return Err(api::Error::KeyNotFound.into());
         }
     }
@@ -292,9 +312,9 @@ fn execute(
     let mut responses = Vec::with_capacity(branch(request, succeeded).len());
     for op in branch(request, succeeded) {
         let response = match (&op.request, &mut *on) {
-            (Some(Request::RequestRange(range)), Executor::Write(txn)) => {
-                Some(Response::ResponseRange(txn.read(|source| range_message(source, range))?))
-            }
+            (Some(Request::RequestRange(range)), Executor::Write(txn)) => Some(
+                Response::ResponseRange(txn.read(|source| range_message(source, range))?),
+            ),
             (Some(Request::RequestRange(range)), Executor::Read(source)) => {
                 Some(Response::ResponseRange(range_message(source, range)?))
             }
@@ -312,7 +332,11 @@ fn execute(
         };
         responses.push(ResponseOp { response });
     }
-    Ok(TxnResponse { header: header(0), succeeded, responses })
+    Ok(TxnResponse {
+        header: header(0),
+        succeeded,
+        responses,
+    })
 }
 
 fn previous(txn: &WriteTxn<'_>, key: &[u8]) -> Result<Option<KeyValue>, Error> {
@@ -327,14 +351,25 @@ fn previous(txn: &WriteTxn<'_>, key: &[u8]) -> Result<Option<KeyValue>, Error> {
 
 fn put_in(txn: &mut WriteTxn<'_>, request: &PutRequest) -> Result<PutResponse, Error> {
     let wanted = request.prev_kv || request.ignore_value || request.ignore_lease;
-    let previous = if wanted { previous(txn, &request.key)? } else { None };
+    let previous = if wanted {
+        previous(txn, &request.key)?
+    } else {
+        None
+    };
     // The plan saw the key, but a deletion to the end of all keys earlier in this transaction may
     // have taken it (etcd's overlap check does not see that one): then nothing is inherited.
     let before = previous.as_ref();
     let inherited = || before.map(|kv| kv.value.clone()).unwrap_or_default();
-    let value = if request.ignore_value { inherited() } else { request.value.clone() };
-    let lease =
-        if request.ignore_lease { before.map_or(0, |kv| kv.lease) } else { request.lease };
+    let value = if request.ignore_value {
+        inherited()
+    } else {
+        request.value.clone()
+    };
+    let lease = if request.ignore_lease {
+        before.map_or(0, |kv| kv.lease)
+    } else {
+        request.lease
+    };
     let revision = txn.put(&request.key, &value, lease);
     Ok(PutResponse {
         header: header(revision),
@@ -357,5 +392,9 @@ fn delete_range_in(
         Vec::new()
     };
     let (deleted, revision) = txn.delete_range(&Keys::new(&request.key, &request.range_end));
-    Ok(DeleteRangeResponse { header: header(revision), deleted, prev_kvs })
+    Ok(DeleteRangeResponse {
+        header: header(revision),
+        deleted,
+        prev_kvs,
+    })
 }

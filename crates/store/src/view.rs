@@ -97,31 +97,54 @@ impl<'a> RowReader<'a> {
         frozen: &'a Snapshot,
         file: &'a ReadTx,
     ) -> Result<RowReader<'a>, Error> {
-        Ok(RowReader { live, frozen, bucket: file.bucket(KEY_BUCKET)? })
+        Ok(RowReader {
+            live,
+            frozen,
+            bucket: file.bucket(KEY_BUCKET)?,
+        })
     }
 
     /// The stored bytes of a put that the index names. That it is there is an invariant; that its
     /// bytes are sound is not.
     pub fn put(&self, revision: Revision) -> Result<&'a [u8], Error> {
         for list in [self.live, self.frozen] {
-            if list.first().is_some_and(|first| first.key.revision <= revision) {
-                let row = list.find(revision).unwrap_or_else(|| panic!("{revision:?} has no row"));
+            if list
+                .first()
+                .is_some_and(|first| first.key.revision <= revision)
+            {
+                let row = list
+                    .find(revision)
+                    .unwrap_or_else(|| panic!("{revision:?} has no row"));
                 return Ok(&row.value);
             }
         }
-        let key = RowKey { revision, tombstone: false }.encode();
+        let key = RowKey {
+            revision,
+            tombstone: false,
+        }
+        .encode();
         let found = match &self.bucket {
             Some(bucket) => bucket.get(&key)?,
             None => None,
         };
         found.ok_or_else(|| {
-            Error::corrupt("key", &key, "the index names this revision, the file has no such key")
+            Error::corrupt(
+                "key",
+                &key,
+                "the index names this revision, the file has no such key",
+            )
         })
     }
 
     /// The decoded put that the index names.
     pub fn key_value(&self, revision: Revision) -> Result<KeyValueRef<'a>, Error> {
-        decode(RowKey { revision, tombstone: false }, self.put(revision)?)
+        decode(
+            RowKey {
+                revision,
+                tombstone: false,
+            },
+            self.put(revision)?,
+        )
     }
 
     /// Calls `visit` with each row from `from` on, below main revision `end`, in order, until it
@@ -139,7 +162,11 @@ impl<'a> RowReader<'a> {
         if let Some(bucket) = &self.bucket
             && from.main < newest_in_file
         {
-            let start = RowKey { revision: from, tombstone: false }.encode();
+            let start = RowKey {
+                revision: from,
+                tombstone: false,
+            }
+            .encode();
             let mut cursor = bucket.range(Bound::Included(&start))?;
             while let Some((key, value)) = cursor.next()? {
                 let row = RowKey::decode(key)?;

@@ -34,7 +34,10 @@ impl Random {
 
 pub fn settings() -> Boot {
     Boot {
-        directories: Directories { data: "/data".into(), wal: None },
+        directories: Directories {
+            data: "/data".into(),
+            wal: None,
+        },
         member: Config {
             member_id: 0,
             cluster_id: 0,
@@ -59,11 +62,18 @@ pub fn settings() -> Boot {
         token: "etcd-cluster".into(),
         store: quorate_node::store::Config {
             quota_bytes: 0,
-            lease: lease::Config { min_ttl_s: 2, checkpoint_interval_ms: None },
+            lease: lease::Config {
+                min_ttl_s: 2,
+                checkpoint_interval_ms: None,
+            },
         },
         watch: watch::Config {
             progress_interval_ms: 600_000,
-            bounds: catch_up::Bounds { rows: 100, events: 10, bytes: 1 << 20 },
+            bounds: catch_up::Bounds {
+                rows: 100,
+                events: 10,
+                bytes: 1 << 20,
+            },
         },
         max_wals: 2,
         max_snapshots: 2,
@@ -105,9 +115,19 @@ impl Machine {
     pub fn propose(&mut self, token: usize, request: InternalRaftRequest) {
         self.next_id += 1;
         let id = self.next_id;
-        let header = Some(RequestHeader { id, ..Default::default() });
-        let data = InternalRaftRequest { header, ..request }.encode_to_vec().into();
-        self.member.propose(vec![Proposal { id, data, token: Some(token), physical: false }]);
+        let header = Some(RequestHeader {
+            id,
+            ..Default::default()
+        });
+        let data = InternalRaftRequest { header, ..request }
+            .encode_to_vec()
+            .into();
+        self.member.propose(vec![Proposal {
+            id,
+            data,
+            token: Some(token),
+            physical: false,
+        }]);
     }
 
     /// Steps until nothing is left to do.
@@ -122,7 +142,8 @@ impl Machine {
 
     /// One round; whether anything happened.
     fn step(&mut self) -> Result<bool, Error> {
-        self.member.set_now(self.member.now_ms() + self.random.below(20));
+        self.member
+            .set_now(self.member.now_ms() + self.random.below(20));
         let effects = self.member.advance()?;
         let mut busy = !effects.log.is_empty();
         effects.log.into_iter().for_each(|job| self.log.push(job));
@@ -184,14 +205,20 @@ impl Machine {
         let view = self.member.view();
         let rows = view.rows().expect("the file is sound");
         let mut content = BTreeMap::new();
-        let _ = view.root.walk::<()>(KeyRange { start: b"", end: None }, |key, entry| {
-            if let Some(revision) = entry.live_at(at) {
-                let kv = rows.key_value(revision).expect("the row is sound");
-                assert_eq!(kv.key, key);
-                content.insert(key.to_vec(), kv.value.to_vec());
-            }
-            ControlFlow::Continue(())
-        });
+        let _ = view.root.walk::<()>(
+            KeyRange {
+                start: b"",
+                end: None,
+            },
+            |key, entry| {
+                if let Some(revision) = entry.live_at(at) {
+                    let kv = rows.key_value(revision).expect("the row is sound");
+                    assert_eq!(kv.key, key);
+                    content.insert(key.to_vec(), kv.value.to_vec());
+                }
+                ControlFlow::Continue(())
+            },
+        );
         content
     }
 
@@ -212,7 +239,11 @@ pub struct Model {
 
 impl Model {
     pub fn new() -> Model {
-        Model { at: vec![BTreeMap::new()], compacted: -1, leases: BTreeMap::new() }
+        Model {
+            at: vec![BTreeMap::new()],
+            compacted: -1,
+            leases: BTreeMap::new(),
+        }
     }
 
     pub fn revision(&self) -> i64 {
@@ -236,7 +267,8 @@ impl Model {
     /// Draws a request and applies it to the model.
     pub fn draw(&mut self, random: &mut Random) -> InternalRaftRequest {
         let key = |random: &mut Random| format!("k{}", random.below(12)).into_bytes();
-        let value = |random: &mut Random| vec![b'a' + random.below(26) as u8; random.below(300) as usize];
+        let value =
+            |random: &mut Random| vec![b'a' + random.below(26) as u8; random.below(300) as usize];
         let mut request = InternalRaftRequest::default();
         match random.below(10) {
             0..=3 => {
@@ -262,8 +294,11 @@ impl Model {
             4 | 5 => {
                 let (start, end) = (key(random), key(random));
                 let mut now = self.now();
-                let doomed: Vec<Vec<u8>> =
-                    now.keys().filter(|k| start <= **k && **k < end).cloned().collect();
+                let doomed: Vec<Vec<u8>> = now
+                    .keys()
+                    .filter(|k| start <= **k && **k < end)
+                    .cloned()
+                    .collect();
                 for key in &doomed {
                     now.remove(key);
                     self.detach(key);
@@ -294,7 +329,9 @@ impl Model {
                 if changed {
                     self.at.push(now);
                 }
-                let op = |request| RequestOp { request: Some(request) };
+                let op = |request| RequestOp {
+                    request: Some(request),
+                };
                 request.txn = Some(TxnRequest {
                     compare: vec![Compare {
                         result: CompareResult::Greater as i32,
@@ -337,7 +374,10 @@ impl Model {
                 if at > self.compacted {
                     self.compacted = at;
                 }
-                request.compaction = Some(CompactionRequest { revision: at, physical: false });
+                request.compaction = Some(CompactionRequest {
+                    revision: at,
+                    physical: false,
+                });
             }
         }
         request

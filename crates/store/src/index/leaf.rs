@@ -92,11 +92,14 @@ impl Entry {
     pub fn points_from(&self, main: i64) -> Vec<Point> {
         let mut points = Vec::new();
         if self.main >= main {
-            points.push(self.newest());
+            let newest = self.newest();
+            points.push(newest);
             if let Some(history) = &self.history {
                 history.newest_first(|point| {
                     let wanted = point.revision.main >= main;
-                    if wanted {
+                    // The list is shared with newer roots, which append this entry's newest, and
+                    // what came after it.
+                    if wanted && point.revision < newest.revision {
                         points.push(point);
                     }
                     wanted

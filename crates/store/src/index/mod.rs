@@ -133,8 +133,11 @@ impl Index {
             let mut rest = level.into_iter().peekable();
             while rest.peek().is_some() {
                 let group: Vec<_> = rest.by_ref().take(FANOUT).collect();
-                let mut inner =
-                    Inner { separators: Vec::new(), children: Vec::new(), live: Vec::new() };
+                let mut inner = Inner {
+                    separators: Vec::new(),
+                    children: Vec::new(),
+                    live: Vec::new(),
+                };
                 let mut smallest = None;
                 for (key, live, node) in group {
                     match smallest {
@@ -151,7 +154,11 @@ impl Index {
             level = above;
         }
         match level.pop() {
-            Some((_, _, root)) => Index { root, live, entries: count },
+            Some((_, _, root)) => Index {
+                root,
+                live,
+                entries: count,
+            },
             None => Index::new(),
         }
     }
@@ -238,10 +245,7 @@ impl Index {
         }
         self.entries -= 1;
         // The root loses height when a single child is left, and becomes a leaf when none is.
-        loop {
-            let Node::Inner(inner) = &*self.root else {
-                break;
-            };
+        while let Node::Inner(inner) = &*self.root {
             match inner.children.len() {
                 0 => self.root = Arc::new(Node::Leaf(Leaf::default())),
                 1 => {

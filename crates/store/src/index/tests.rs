@@ -244,3 +244,21 @@ fn sequential_keys_cost_little_beyond_themselves() {
     let per_key = index.root().heap_bytes() / 100_000 - 32;
     assert!(per_key < 60, "{per_key} bytes beyond the key");
 }
+
+#[test]
+fn an_old_root_lists_its_own_revisions_once() {
+    let mut index = Index::new();
+    index.put(b"k", Revision::new(2, 0));
+    index.put(b"k", Revision::new(3, 0));
+    let old = index.root();
+    index.put(b"k", Revision::new(4, 0));
+    index.put(b"k", Revision::new(5, 0));
+    let mains: Vec<i64> = old
+        .get(b"k")
+        .unwrap()
+        .points_from(2)
+        .iter()
+        .map(|point| point.revision.main)
+        .collect();
+    assert_eq!(mains, [3, 2]);
+}

@@ -49,9 +49,18 @@ pub struct Found {
 
 /// Runs a step.
 pub fn run(step: &Step, bounds: Bounds) -> Result<Found, Error> {
-    let Step { cohort, class, from, view } = step;
-    let mut found =
-        Found { cohort: *cohort, events: Events::default(), next: *from, compacted: None };
+    let Step {
+        cohort,
+        class,
+        from,
+        view,
+    } = step;
+    let mut found = Found {
+        cohort: *cohort,
+        events: Events::default(),
+        next: *from,
+        compacted: None,
+    };
     if *from < view.compact_revision {
         found.compacted = Some(view.compact_revision);
         return Ok(found);
@@ -77,7 +86,10 @@ pub fn run(step: &Step, bounds: Bounds) -> Result<Found, Error> {
                 }
                 last = main;
                 if class.wants(point.tombstone) {
-                    let key = RowKey { revision: point.revision, tombstone: point.tombstone };
+                    let key = RowKey {
+                        revision: point.revision,
+                        tombstone: point.tombstone,
+                    };
                     push_row(&rows, key, &mut found.events, before)?;
                 }
             }

@@ -38,16 +38,22 @@ impl Class {
     pub fn contains(&self, key: &[u8]) -> bool {
         match &self.keys {
             WatchedKeys::One => self.start == key,
-            WatchedKeys::Below(end) => {
-                KeyRange { start: &self.start, end: Some(end) }.contains(key)
+            WatchedKeys::Below(end) => KeyRange {
+                start: &self.start,
+                end: Some(end),
             }
+            .contains(key),
             WatchedKeys::All => *self.start <= *key,
         }
     }
 
     /// Whether it wants to be told of this kind of change.
     pub fn wants(&self, tombstone: bool) -> bool {
-        if tombstone { !self.no_delete } else { !self.no_put }
+        if tombstone {
+            !self.no_delete
+        } else {
+            !self.no_put
+        }
     }
 }
 
@@ -80,7 +86,12 @@ impl Matcher {
             WatchedKeys::Below(end) => Some(end.clone()),
             WatchedKeys::All => None,
         };
-        self.ranges.push(Interval { start: class.start.clone(), end, class: id, reach: None });
+        self.ranges.push(Interval {
+            start: class.start.clone(),
+            end,
+            class: id,
+            reach: None,
+        });
         self.sorted = false;
     }
 
@@ -172,8 +183,13 @@ mod tests {
                     _ if step % 5 == 0 => WatchedKeys::All,
                     _ => WatchedKeys::Below([&start[..], b"5"].concat()),
                 };
-                let class =
-                    Class { start, keys, no_put: false, no_delete: false, prev_kv: false };
+                let class = Class {
+                    start,
+                    keys,
+                    no_put: false,
+                    no_delete: false,
+                    prev_kv: false,
+                };
                 matcher.insert(classes.len(), &class);
                 classes.push(Some(class));
                 if step % 4 == 0 {

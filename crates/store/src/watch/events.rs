@@ -70,7 +70,11 @@ impl Events {
             _ => None,
         };
         // A deletion's row holds the key alone; its event tells the revision too.
-        let deletion = KeyValueRef { key: kv.key, mod_revision: main, ..Default::default() };
+        let deletion = KeyValueRef {
+            key: kv.key,
+            mod_revision: main,
+            ..Default::default()
+        };
         let mut deletion_bytes = Vec::new();
         let stored = if row.tombstone {
             deletion.encode(&mut deletion_bytes);
@@ -91,7 +95,8 @@ impl Events {
         if let Some(previous) = previous {
             put_field(&mut self.bytes, PREV_KV_FIELD, &previous);
         }
-        self.ends.push(u32::try_from(self.bytes.len()).expect("a batch of events is bounded"));
+        self.ends
+            .push(u32::try_from(self.bytes.len()).expect("a batch of events is bounded"));
         self.last_revision = main;
         Ok(())
     }

@@ -170,7 +170,9 @@ impl Ring {
         self.bytes += row.value.len();
         self.rows.push_back(row.clone());
         while self.rows.len() > RING_ROWS || self.bytes > RING_BYTES {
-            let Some(gone) = self.rows.pop_front() else { break };
+            let Some(gone) = self.rows.pop_front() else {
+                break;
+            };
             self.bytes -= gone.value.len();
             self.complete_from = gone.key.revision.main + 1;
         }
@@ -178,7 +180,9 @@ impl Ring {
 
     /// Rows with main ≥ `from`, where all of them are here and they are few.
     fn since(&self, from: i64) -> Option<impl Iterator<Item = &Row>> {
-        let start = self.rows.partition_point(|row| row.key.revision.main < from);
+        let start = self
+            .rows
+            .partition_point(|row| row.key.revision.main < from);
         let near = from >= self.complete_from && self.rows.len() - start <= INLINE_ROWS;
         near.then(|| self.rows.range(start..))
     }
@@ -239,7 +243,10 @@ impl Hub {
             cohorts: BTreeMap::new(),
             next_cohort: 0,
             turn: 0,
-            ring: Ring { complete_from: revision + 1, ..Ring::default() },
+            ring: Ring {
+                complete_from: revision + 1,
+                ..Ring::default()
+            },
             told: revision,
             events: 0,
         }
@@ -289,12 +296,19 @@ impl Hub {
         let Some(stream) = self.streams.get_mut(&stream_id) else {
             return Ok(());
         };
-        let refuse = |reason: &str| Message::Refused { reason: reason.to_owned(), revision };
+        let refuse = |reason: &str| Message::Refused {
+            reason: reason.to_owned(),
+            revision,
+        };
         if request.start_revision < 0 {
             stream.outbox.send(refuse(api::Error::Compacted.text()));
             return Ok(());
         }
-        let start = if request.key.is_empty() { vec![0] } else { request.key.to_vec() };
+        let start = if request.key.is_empty() {
+            vec![0]
+        } else {
+            request.key.to_vec()
+        };
         let keys = match &request.range_end[..] {
             [] => WatchedKeys::One,
             [0] => WatchedKeys::All,
@@ -311,7 +325,9 @@ impl Hub {
             stream.next_id += 1;
             stream.next_id - 1
         } else if stream.watchers.contains_key(&request.watch_id) {
-            stream.outbox.send(refuse("mvcc: duplicate watch ID provided on the WatchStream"));
+            stream.outbox.send(refuse(
+                "mvcc: duplicate watch ID provided on the WatchStream",
+            ));
             return Ok(());
         } else {
             request.watch_id
@@ -334,7 +350,10 @@ impl Hub {
         };
         let watcher = Watcher {
             class,
-            recipient: Recipient { watch_id, fragment: request.fragment },
+            recipient: Recipient {
+                watch_id,
+                fragment: request.fragment,
+            },
             start_revision: request.start_revision,
             state: State::Synced,
             progress_notify: request.progress_notify,
@@ -367,10 +386,17 @@ impl Hub {
             for &(stream, watch_id) in members {
                 self.set_state(stream, watch_id, State::Waiting(from));
             }
-            self.waiting.entry(from).or_default().extend_from_slice(members);
+            self.waiting
+                .entry(from)
+                .or_default()
+                .extend_from_slice(members);
             return Ok(());
         }
-        let class = self.watcher(first).expect("it was placed just now").class.clone();
+        let class = self
+            .watcher(first)
+            .expect("it was placed just now")
+            .class
+            .clone();
         if from >= view.compact_revision
             && let Some(events) = self.recent_events(&class, from, view)?
         {
@@ -411,7 +437,11 @@ impl Hub {
         nothing_to_send: bool,
     ) -> (Vec<(StreamId, i64)>, Vec<(StreamId, i64)>) {
         members.iter().partition(|(stream, _)| {
-            nothing_to_send || self.streams.get(stream).is_some_and(|s| s.outbox.has_room())
+            nothing_to_send
+                || self
+                    .streams
+                    .get(stream)
+                    .is_some_and(|s| s.outbox.has_room())
         })
     }
 
@@ -420,8 +450,10 @@ impl Hub {
     }
 
     fn set_state(&mut self, stream: StreamId, watch_id: i64, state: State) {
-        if let Some(watcher) =
-            self.streams.get_mut(&stream).and_then(|s| s.watchers.get_mut(&watch_id))
+        if let Some(watcher) = self
+            .streams
+            .get_mut(&stream)
+            .and_then(|s| s.watchers.get_mut(&watch_id))
         {
             watcher.state = state;
         }
@@ -445,21 +477,34 @@ impl Hub {
             Some(cohort) => cohort.members.extend(members),
             None => {
                 self.next_cohort += 1;
-                self.cohorts.insert(id, Cohort { class, from, members, running: false });
+                self.cohorts.insert(
+                    id,
+                    Cohort {
+                        class,
+                        from,
+                        members,
+                        running: false,
+                    },
+                );
             }
         }
     }
 
     fn join_group(&mut self, stream: StreamId, watch_id: i64) {
-        let Some(watcher) =
-            self.streams.get_mut(&stream).and_then(|s| s.watchers.get_mut(&watch_id))
+        let Some(watcher) = self
+            .streams
+            .get_mut(&stream)
+            .and_then(|s| s.watchers.get_mut(&watch_id))
         else {
             return;
         };
         watcher.state = State::Synced;
         let (class, recipient) = (watcher.class.clone(), watcher.recipient);
         let id = *self.group_of.entry(class.clone()).or_insert_with(|| {
-            let group = Group { class: class.clone(), members: BTreeMap::new() };
+            let group = Group {
+                class: class.clone(),
+                members: BTreeMap::new(),
+            };
             let id = self.free_groups.pop().unwrap_or_else(|| {
                 self.groups.push(None);
                 self.groups.len() - 1
@@ -468,7 +513,9 @@ impl Hub {
             self.matcher.insert(id, &class);
             id
         });
-        let group = self.groups[id].as_mut().expect("a group that is named is there");
+        let group = self.groups[id]
+            .as_mut()
+            .expect("a group that is named is there");
         Arc::make_mut(group.members.entry(stream).or_default()).push(recipient);
     }
 
@@ -476,7 +523,9 @@ impl Hub {
         let Some(&id) = self.group_of.get(class) else {
             return;
         };
-        let group = self.groups[id].as_mut().expect("a group that is named is there");
+        let group = self.groups[id]
+            .as_mut()
+            .expect("a group that is named is there");
         if let Some(list) = group.members.get_mut(&stream) {
             let list = Arc::make_mut(list);
             list.retain(|r| watch_id.is_some_and(|watch_id| r.watch_id != watch_id));
@@ -493,8 +542,10 @@ impl Hub {
     }
 
     fn remove(&mut self, stream_id: StreamId, watch_id: i64) -> bool {
-        let Some(watcher) =
-            self.streams.get_mut(&stream_id).and_then(|s| s.watchers.remove(&watch_id))
+        let Some(watcher) = self
+            .streams
+            .get_mut(&stream_id)
+            .and_then(|s| s.watchers.remove(&watch_id))
         else {
             return false;
         };
@@ -510,7 +561,9 @@ impl Hub {
             }
             State::Lagging(id) => {
                 if let Some(cohort) = self.cohorts.get_mut(&id) {
-                    cohort.members.retain(|member| *member != (stream_id, watch_id));
+                    cohort
+                        .members
+                        .retain(|member| *member != (stream_id, watch_id));
                     if cohort.members.is_empty() {
                         self.cohorts.remove(&id);
                     }
@@ -523,7 +576,10 @@ impl Hub {
     /// Cancels a watcher as asked; an unknown one is ignored.
     pub fn cancel(&mut self, stream_id: StreamId, watch_id: i64) {
         if self.remove(stream_id, watch_id) {
-            let message = Message::Canceled { watch_id, revision: self.told };
+            let message = Message::Canceled {
+                watch_id,
+                revision: self.told,
+            };
             self.streams[&stream_id].outbox.send(message);
         }
     }
@@ -550,7 +606,10 @@ impl Hub {
             && stream.watchers.values().all(|w| w.is_current(told))
         {
             stream.progress_wanted = false;
-            stream.outbox.send(Message::Progress { watch_id: NO_WATCH_ID, revision: told });
+            stream.outbox.send(Message::Progress {
+                watch_id: NO_WATCH_ID,
+                revision: told,
+            });
         }
     }
 
@@ -601,11 +660,14 @@ impl Hub {
             self.ring.push(row);
             if !self.group_of.is_empty() {
                 let key = decode(row.key, &row.value)?.key;
-                self.matcher.matching(key, |id| matched.entry(id).or_default().push(i));
+                self.matcher
+                    .matching(key, |id| matched.entry(id).or_default().push(i));
             }
         }
         for (id, rows) in matched {
-            let group = self.groups[id].as_ref().expect("a group that matches is there");
+            let group = self.groups[id]
+                .as_ref()
+                .expect("a group that matches is there");
             let class = group.class.clone();
             let mut events = Events::default();
             let mut first = None;
@@ -621,12 +683,19 @@ impl Hub {
             let events = Arc::new(events);
             let mut blocked = Vec::new();
             for (stream_id, to) in &group.members {
-                let stream = self.streams.get_mut(stream_id).expect("members' streams are open");
+                let stream = self
+                    .streams
+                    .get_mut(stream_id)
+                    .expect("members' streams are open");
                 if stream.outbox.has_room() {
                     stream.tell_lately(to);
                     self.events += count * to.len() as u64;
                     let (to, events) = (to.clone(), events.clone());
-                    stream.outbox.send(Message::Events { revision, to, events });
+                    stream.outbox.send(Message::Events {
+                        revision,
+                        to,
+                        events,
+                    });
                 } else {
                     blocked.push((*stream_id, to.clone()));
                 }
@@ -652,22 +721,34 @@ impl Hub {
             }
         }
         for (stream_id, to) in by_stream {
-            let stream = self.streams.get_mut(&stream_id).expect("its watcher was found");
+            let stream = self
+                .streams
+                .get_mut(&stream_id)
+                .expect("its watcher was found");
             stream.tell_lately(&to);
             self.events += events.len() as u64 * to.len() as u64;
             let (to, events) = (Arc::new(to), events.clone());
-            stream.outbox.send(Message::Events { revision, to, events });
+            stream.outbox.send(Message::Events {
+                revision,
+                to,
+                events,
+            });
         }
     }
 
     /// The next step of catching up, where there is one to run and no other of its cohort runs.
     pub fn next_step(&mut self, view: &Arc<View>) -> Option<Step> {
-        let after = self.cohorts.range(self.turn + 1..).chain(self.cohorts.range(..=self.turn));
+        let after = self
+            .cohorts
+            .range(self.turn + 1..)
+            .chain(self.cohorts.range(..=self.turn));
         let ready = after
             .filter(|(_, cohort)| !cohort.running)
             .find(|(_, cohort)| {
                 cohort.members.iter().any(|(stream, _)| {
-                    self.streams.get(stream).is_some_and(|s| s.outbox.has_room())
+                    self.streams
+                        .get(stream)
+                        .is_some_and(|s| s.outbox.has_room())
                 })
             })
             .map(|(id, _)| *id)?;
@@ -678,9 +759,17 @@ impl Hub {
         cohort.running = true;
         // Those who cannot take anything now stay behind, as a cohort of their own.
         let (ready_members, blocked) = self.split_by_room(&members, false);
-        self.cohorts.get_mut(&ready).expect("it is still there").members = ready_members;
+        self.cohorts
+            .get_mut(&ready)
+            .expect("it is still there")
+            .members = ready_members;
         self.make_cohort(class.clone(), from, blocked);
-        Some(Step { cohort: ready, class, from, view: view.clone() })
+        Some(Step {
+            cohort: ready,
+            class,
+            from,
+            view: view.clone(),
+        })
     }
 
     /// Bounds for the steps.
@@ -698,7 +787,10 @@ impl Hub {
                 if let Some(stream) = self.streams.get_mut(&stream_id)
                     && stream.watchers.remove(&watch_id).is_some()
                 {
-                    stream.outbox.send(Message::Compacted { watch_id, compact_revision });
+                    stream.outbox.send(Message::Compacted {
+                        watch_id,
+                        compact_revision,
+                    });
                     self.answer_progress_of(stream_id);
                 }
             }
@@ -723,7 +815,10 @@ impl Hub {
             for (watch_id, watcher) in &mut stream.watchers {
                 let quiet = !std::mem::take(&mut watcher.told_lately);
                 if watcher.progress_notify && quiet && watcher.is_current(told) {
-                    stream.outbox.send(Message::Progress { watch_id: *watch_id, revision: told });
+                    stream.outbox.send(Message::Progress {
+                        watch_id: *watch_id,
+                        revision: told,
+                    });
                 }
             }
         }
@@ -733,8 +828,16 @@ impl Hub {
     pub fn counts(&self) -> Counts {
         Counts {
             streams: self.streams.len(),
-            watchers: self.streams.values().map(|stream| stream.watchers.len()).sum(),
-            lagging: self.cohorts.values().map(|cohort| cohort.members.len()).sum(),
+            watchers: self
+                .streams
+                .values()
+                .map(|stream| stream.watchers.len())
+                .sum(),
+            lagging: self
+                .cohorts
+                .values()
+                .map(|cohort| cohort.members.len())
+                .sum(),
             events: self.events,
         }
     }
