@@ -1,2 +1,75 @@
-//! Project tasks.
-fn main() {}
+//! `cargo xtask`: what the project does besides building and testing itself with Rust alone.
+//!
+//! Each command ends with a line of counts, and fails when anything it was asked for did not
+//! happen: a missing tool or folder is a failure, never a skip.
+
+#![allow(clippy::print_stdout, reason = "it is a command-line tool")]
+
+use error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+mod arrows;
+mod command;
+mod conformance;
+mod deny;
+mod error;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  conformance SUITE [OPTIONS]   run a suite against the server
+    suites:   common, e2e       etcd's own, from its tests module
+              raft              the golden traces of etcd's raft module
+              cases             behaviours that etcd is asked about, and their neighbours
+              roundtrip         one data directory, back and forth between etcd and quorate
+              kills             kill -9 at random moments, and what must be there afterwards
+    options:  --run REGEX       only the tests that match, as go test -run takes it
+              --listed          only the tests of conformance/passing/SUITE.txt
+              --update          add tests that pass to that list
+              --real NAMES      binaries to leave real (default: etcdctl,etcdutl)
+              --server FILE     the server to test, instead of building it
+              --rounds N        kills: restarts; roundtrip: changes of hands
+              --seed N          kills, roundtrip: where the randomness begins
+  arrows                        check which crates depend on which
+  deny                          check licences, bans and duplicates with cargo-deny
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Usage(what)) => {
+            eprintln!("{what}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), Error> {
+    let Some((command, rest)) = arguments.split_first() else {
+        return Err(Error::Usage("no command".to_owned()));
+    };
+    match command.as_str() {
+        "conformance" => conformance::run(rest),
+        "arrows" => arrows::run(),
+        "deny" => deny::run(),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        other => Err(Error::Usage(format!("unknown command {other}"))),
+    }
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent()
+        .expect("xtask is a folder of the workspace")
+        .to_owned()
+}

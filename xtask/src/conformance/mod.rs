@@ -1,0 +1,54 @@
+//! The suites that hold the server against the real etcd.
+//!
+//! `conformance/` is a Go module that pins the real etcd, its tools, its own test suites and our
+//! own black-box tests. Everything that is built from it lies in target/conformance:
+//!
+//! - `real/HASH/`: the real binaries, built once for each content of the module's go.mod;
+//! - `bin/SUITE/`: what a suite runs, under etcd's names, as links to ours or to the real ones;
+//! - `SUITE.test`, `SUITE.log`: a suite's test program, and all that its last run printed.
+//!
+//! A suite runs in a network namespace of its own, since etcd's suites have fixed ports.
+
+use crate::command;
+use crate::error::Error;
+use arguments::{Arguments, Suite};
+use std::process::Command;
+
+mod arguments;
+mod binaries;
+mod go_suite;
+mod golden;
+mod passing;
+mod pattern;
+mod results;
+
+use binaries::Binaries;
+
+/// Runs one suite; the last line it prints has the counts.
+pub fn run(arguments: &[String]) -> Result<(), Error> {
+    let arguments = Arguments::parse(arguments)?;
+    match arguments.suite {
+        Suite::Raft => golden::run(),
+        _ => go_suite::run(&arguments, &Binaries::prepare(&arguments)?),
+    }
+}
+
+/// `go` in the conformance module.
+fn go() -> Command {
+    let mut go = Command::new("go");
+    go.current_dir(crate::root().join("conformance"));
+    go
+}
+
+/// The folder of a module that the conformance module pins.
+fn module_folder(module: &str) -> Result<String, Error> {
+    command::run(go().args(["mod", "download", module]))?;
+    let folder = command::output(go().args(["list", "-m", "-f", "{{.Dir}}", module]))?;
+    if folder.is_empty() {
+        return Err(Error::Unexpected {
+            what: "go list".to_owned(),
+            text: format!("no folder for {module}"),
+        });
+    }
+    Ok(folder)
+}
