@@ -1,5 +1,6 @@
 //! Measures what the transport alone costs: etcd's Range is answered at once, its Put by another
-//! thread that answers all that has come together, as a log with one sync per batch would.
+//! thread that answers all that has come together, as a log with one sync per batch would. A Watch
+//! stream is sent constant responses as fast as its client takes them.
 //!
 //! Usage: echo_transport [ADDRESS [WORKERS [VALUE_BYTES]]]. Any etcd client loads it.
 
@@ -16,6 +17,7 @@ use std::thread;
 
 const RANGE: MethodId = MethodId(0);
 const PUT: MethodId = MethodId(1);
+const WATCH: MethodId = MethodId(2);
 
 struct Echo {
     range_answer: Bytes,
@@ -58,6 +60,33 @@ impl Echo {
     }
 }
 
+/// Sends all that its client takes.
+struct Flood {
+    sink: StreamSink,
+    response: Bytes,
+}
+
+impl Flood {
+    fn fill(&self) {
+        // As if each was meant for another watcher: message by message.
+        while self.sink.writable() > 0 {
+            self.sink.send(Body::Whole(self.response.clone()));
+        }
+    }
+}
+
+impl StreamHandler for Flood {
+    fn on_message(&mut self, _message: Bytes) -> Result<(), Status> {
+        self.fill();
+        Ok(())
+    }
+    fn on_half_close(&mut self) {}
+    fn on_cancel(&mut self) {}
+    fn on_writable(&mut self) {
+        self.fill();
+    }
+}
+
 fn put_varint(out: &mut Vec<u8>, mut value: usize) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -71,6 +100,7 @@ impl Service for Echo {
         match path {
             "/etcdserverpb.KV/Range" => Lookup::Method(RANGE, MethodKind::Unary),
             "/etcdserverpb.KV/Put" => Lookup::Method(PUT, MethodKind::Unary),
+            "/etcdserverpb.Watch/Watch" => Lookup::Method(WATCH, MethodKind::Bidi),
             _ if path.starts_with("/etcdserverpb.KV/") => Lookup::UnknownMethod,
             _ => Lookup::UnknownService,
         }
@@ -87,13 +117,8 @@ impl Service for Echo {
         Reply::Later
     }
 
-    fn open_stream(
-        &self,
-        _: MethodId,
-        _: &CallContext,
-        _: StreamSink,
-    ) -> Result<Box<dyn StreamHandler>, Status> {
-        unreachable!("no method is a stream")
+    fn open_stream(&self, _: MethodId, _: &CallContext, sink: StreamSink) -> Result<Box<dyn StreamHandler>, Status> {
+        Ok(Box::new(Flood { sink, response: self.range_answer.clone() }))
     }
 
     fn flush(&self, _connection: &ConnectionInbox) {

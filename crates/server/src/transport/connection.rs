@@ -249,10 +249,15 @@ impl<T: Duplex> Connection<T> {
         if self.look_at_clock(cx) {
             return Some(Ending::Over);
         }
-        match self.link.borrow_mut().send(cx) {
-            Poll::Ready(Err(_)) => Some(Ending::Over),
-            Poll::Ready(Ok(())) | Poll::Pending => None,
+        let mut link = self.link.borrow_mut();
+        let was_blocked = link.is_blocked();
+        match link.send(cx) {
+            Poll::Ready(Err(_)) => return Some(Ending::Over),
+            // What HTTP/2 could not hand over it can now.
+            Poll::Ready(Ok(())) if was_blocked => cx.waker().wake_by_ref(),
+            Poll::Ready(Ok(())) | Poll::Pending => {}
         }
+        None
     }
 
     /// Lets HTTP/2 read and write, and takes new streams. `true` when the connection is over.

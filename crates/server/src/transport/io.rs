@@ -8,8 +8,8 @@
 //!   before more comes.
 
 use super::keepalive::{PingPolicy, Verdict};
-use bytes::{Buf, BytesMut};
-use std::cell::RefCell;
+use bytes::BytesMut;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -40,7 +40,9 @@ pub(super) struct Link<T> {
     socket: T,
     /// What was read before it was known that this is HTTP/2.
     early: BytesMut,
-    gathered: BytesMut,
+    /// What waits to be written, from `written` on. Empty, and the worker's, between rounds.
+    gathered: Vec<u8>,
+    written: usize,
     /// Whether the library has handed over whole frames only.
     at_boundary: bool,
     /// Whether the last write did not go through.
@@ -55,6 +57,23 @@ pub(super) struct Link<T> {
     pub too_many_pings: bool,
 }
 
+thread_local! {
+    /// A write buffer that no connection of this worker is using: they need one only while they
+    /// run, or while their peers do not read.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+fn take_buffer() -> Vec<u8> {
+    SPARE.take()
+}
+
+fn give_back(mut buffer: Vec<u8>) {
+    if (1..=4 * GATHER_BYTES).contains(&buffer.capacity()) {
+        buffer.clear();
+        SPARE.set(buffer);
+    }
+}
+
 /// The library's end.
 pub(super) struct Io<T>(pub Rc<RefCell<Link<T>>>);
 
@@ -63,7 +82,8 @@ impl<T: Duplex> Link<T> {
         Rc::new(RefCell::new(Link {
             socket,
             early,
-            gathered: BytesMut::with_capacity(4096),
+            gathered: Vec::new(),
+            written: 0,
             at_boundary: true,
             blocked: false,
             read_this_round: 0,
@@ -87,10 +107,10 @@ impl<T: Duplex> Link<T> {
 
     /// Writes what was gathered. Ready when nothing is left.
     pub fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.gathered.is_empty() {
-            match Pin::new(&mut self.socket).poll_write(cx, &self.gathered) {
+        while self.written < self.gathered.len() {
+            match Pin::new(&mut self.socket).poll_write(cx, &self.gathered[self.written..]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(written)) => self.gathered.advance(written),
+                Poll::Ready(Ok(count)) => self.written += count,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     self.blocked = true;
@@ -99,9 +119,8 @@ impl<T: Duplex> Link<T> {
             }
         }
         self.blocked = false;
-        if self.gathered.capacity() > 4 * GATHER_BYTES {
-            self.gathered = BytesMut::new();
-        }
+        self.written = 0;
+        give_back(std::mem::take(&mut self.gathered));
         Pin::new(&mut self.socket).poll_flush(cx)
     }
 
@@ -113,7 +132,7 @@ impl<T: Duplex> Link<T> {
     /// Adds a frame of ours behind the library's, if that is possible.
     pub fn add_frame(&mut self, frame: &[u8]) {
         if self.at_boundary {
-            self.gathered.extend_from_slice(frame);
+            self.put(frame);
         }
     }
 
@@ -122,6 +141,9 @@ impl<T: Duplex> Link<T> {
         if !self.early.is_empty() {
             let part = self.early.split_to(self.early.len().min(into.remaining()));
             into.put_slice(&part);
+            if self.early.is_empty() {
+                self.early = BytesMut::new();
+            }
         } else {
             if self.read_this_round >= READ_ROUND_BYTES {
                 cx.waker().wake_by_ref();
@@ -145,7 +167,7 @@ impl<T: Duplex> Link<T> {
 
     fn gather(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.at_boundary = false;
-        if self.gathered.len() >= GATHER_BYTES {
+        if self.gathered.len() - self.written >= GATHER_BYTES {
             ready!(self.send(cx))?;
         }
         if bytes.len() >= DIRECT_BYTES && self.send(cx).is_ready() {
@@ -155,8 +177,20 @@ impl<T: Duplex> Link<T> {
             }
         }
         let room = bytes.len().min(GATHER_BYTES);
-        self.gathered.extend_from_slice(&bytes[..room]);
+        self.put(&bytes[..room]);
         Poll::Ready(Ok(room))
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if self.gathered.capacity() == 0 {
+            self.gathered = take_buffer();
+        }
+        if self.written >= GATHER_BYTES {
+            // A peer that reads slowly never lets the buffer run empty.
+            self.gathered.drain(..self.written);
+            self.written = 0;
+        }
+        self.gathered.extend_from_slice(bytes);
     }
 }
 
@@ -362,6 +396,50 @@ pub(super) async fn finish<T: Duplex>(link: &Rc<RefCell<Link<T>>>) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::Waker;
+    use std::time::Duration;
+    use tokio::io::AsyncWriteExt;
+    use tokio::task::{unconstrained, yield_now};
+
+    #[tokio::test]
+    async fn writes_wait_for_the_rounds_end_and_are_bounded() {
+        let (near, mut far) = tokio::io::duplex(1000);
+        let link = Link::new(near, BytesMut::new(), PingPolicy::new(Duration::ZERO));
+        let mut io = Io(link.clone());
+        let cx = &mut Context::from_waker(Waker::noop());
+        io.write_all(b"first").await.unwrap();
+        io.flush().await.unwrap();
+        let mut seen = vec![0; 2000];
+        assert!(
+            Pin::new(&mut far)
+                .poll_read(cx, &mut ReadBuf::new(&mut seen))
+                .is_pending()
+        );
+        assert!(link.borrow_mut().send(cx).is_ready());
+        assert_eq!(far.read(&mut seen).await.unwrap(), 5);
+
+        // A peer that always reads less than there is does not let the buffer grow.
+        let (mut sent, mut received) = (0_usize, 0_usize);
+        for _ in 0..2000 {
+            let chunk: Vec<u8> = (sent..sent + 3000).map(|at| (at % 251) as u8).collect();
+            if let Poll::Ready(count) = Pin::new(&mut io).poll_write(cx, &chunk) {
+                sent += count.unwrap();
+            }
+            let _full = link.borrow_mut().send(cx);
+            // Outside of the runtime's budget, whose end would look like a full socket.
+            let count = unconstrained(far.read(&mut seen)).await.unwrap();
+            yield_now().await;
+            assert!(
+                seen[..count]
+                    .iter()
+                    .zip(received..)
+                    .all(|(byte, at)| *byte == (at % 251) as u8)
+            );
+            received += count;
+            assert!(link.borrow().gathered.capacity() <= 4 * GATHER_BYTES);
+        }
+        assert!(received > 1_000_000 && link.borrow().is_blocked());
+    }
 
     fn frame(kind: u8, flags: u8, len: usize) -> Vec<u8> {
         let mut out = vec![0, (len >> 8) as u8, len as u8, kind, flags, 0, 0, 0, 1];
@@ -404,9 +482,7 @@ mod tests {
         ] {
             let (mut near, mut far) = tokio::io::duplex(4096);
             for byte in sent {
-                tokio::io::AsyncWriteExt::write_all(&mut far, &[*byte])
-                    .await
-                    .unwrap();
+                far.write_all(&[*byte]).await.unwrap();
             }
             let (found, early) = read_preface(&mut near).await.unwrap();
             assert_eq!(found, is_http2);

@@ -15,7 +15,7 @@ use super::service::{MethodId, MethodKind, Reply, Service, StreamHandler};
 use super::sink::{SinkState, StreamSink, cost};
 use super::status::{Code, GRPC_CONTENT, Status};
 use super::wakers::SlotWaker;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::header::CONTENT_TYPE;
@@ -512,6 +512,15 @@ impl Stream {
         let mut turn = TURN_BYTES;
         loop {
             if self.outgoing.current.is_none() {
+                if self.outgoing.queue.is_empty() {
+                    break;
+                }
+                if self.send_headers(round) == Progress::Ended {
+                    return Progress::Ended;
+                }
+                if turn > 0 && self.send_together(&mut turn, round) {
+                    continue;
+                }
                 let Some(body) = self.outgoing.queue.pop_front() else {
                     break;
                 };
@@ -521,9 +530,6 @@ impl Stream {
                     held,
                     cost,
                 });
-                if self.send_headers(round) == Progress::Ended {
-                    return Progress::Ended;
-                }
             }
             let current = self.outgoing.current.as_mut().expect("set above");
             let send = self
@@ -582,6 +588,46 @@ impl Stream {
             handler.on_writable();
         }
         Progress::Open
+    }
+
+    /// Sends small messages that wait together as one payload, which costs both sides far less than
+    /// a payload for each. `false` if there are not two of them that flow control takes.
+    fn send_together(&mut self, turn: &mut usize, round: &mut Round) -> bool {
+        let (mut count, mut total, mut freed) = (0, 0, 0);
+        for body in &self.outgoing.queue {
+            let Body::Whole(bytes) = body else { break };
+            let with_this = total + PREFIX_BYTES + bytes.len();
+            if with_this > AT_ONCE_BYTES.min(*turn) {
+                break;
+            }
+            total = with_this;
+            freed += cost(body);
+            count += 1;
+        }
+        let send = self
+            .send
+            .as_mut()
+            .expect("headers are sent before the first message");
+        if count < 2 {
+            return false;
+        }
+        send.reserve_capacity(total);
+        if send.capacity() < total {
+            return false;
+        }
+        let mut together = BytesMut::with_capacity(total);
+        for body in self.outgoing.queue.drain(..count) {
+            round.unsent_bytes -= body.held_bytes();
+            if let Body::Whole(bytes) = body {
+                together.put(Piece::whole(bytes));
+            }
+        }
+        *turn -= total;
+        round.answered = true;
+        // Should the peer have reset the stream, that shows where it is looked for.
+        drop(send.send_data(Piece::plain(together.freeze()), false));
+        self.sink_sent(freed);
+        true
     }
 
     fn drop_queue(&mut self, round: &mut Round) {

@@ -185,6 +185,38 @@ async fn messages_of_any_thread_keep_their_order() {
 }
 
 #[tokio::test]
+async fn small_messages_that_wait_leave_together() {
+    let mut server = Server::start();
+    let client = server.client().await;
+    let (response, _send) = begin(&client, request("/t.T/Chat")).await;
+    let sink = server.opened().await;
+    let mut batch = WakeBatch::new();
+    let sizes = [0, 1, 100, 15_000, 3000, 20_000, 7, 8];
+    for (n, size) in sizes.iter().enumerate() {
+        sink.send_in(vec![n as u8; *size].into(), &mut batch);
+    }
+    sink.close_in(Status::ok(), &mut batch);
+    batch.flush();
+    let (_, mut body) = response.await.unwrap().into_parts();
+    let (mut data, mut payloads) = (Vec::new(), 0);
+    while let Some(part) = body.data().await {
+        let part = part.unwrap();
+        body.flow_control().release_capacity(part.len()).unwrap();
+        data.extend_from_slice(&part);
+        payloads += 1;
+    }
+    let expected: Vec<u8> = sizes
+        .iter()
+        .enumerate()
+        .flat_map(|(n, size)| framed(&vec![n as u8; *size]))
+        .collect();
+    assert_eq!(data, expected);
+    // Four together; one; one that needs two frames; two together.
+    assert!(payloads <= 6, "{payloads}");
+    assert_eq!(sink.writable(), SINK_LIMIT_BYTES);
+}
+
+#[tokio::test]
 async fn a_flood_of_small_messages_is_taken() {
     let mut server = Server::start();
     let client = server.client().await;
