@@ -117,8 +117,16 @@ impl Service for Echo {
         Reply::Later
     }
 
-    fn open_stream(&self, _: MethodId, _: &CallContext, sink: StreamSink) -> Result<Box<dyn StreamHandler>, Status> {
-        Ok(Box::new(Flood { sink, response: self.range_answer.clone() }))
+    fn open_stream(
+        &self,
+        _: MethodId,
+        _: &CallContext,
+        sink: StreamSink,
+    ) -> Result<Box<dyn StreamHandler>, Status> {
+        Ok(Box::new(Flood {
+            sink,
+            response: self.range_answer.clone(),
+        }))
     }
 
     fn flush(&self, _connection: &ConnectionInbox) {
