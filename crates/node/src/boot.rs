@@ -23,7 +23,7 @@ use quorate_raft::{
 use quorate_store::membership::{Member as ClusterMember, go_json};
 use quorate_store::watch::{self, Hub};
 use quorate_store::{Store, open};
-use quorate_wal::{Options as WalOptions, Wal, raftpb, snap, snapshot_records, walpb};
+use quorate_wal::{Options as WalOptions, Wal, WalError, raftpb, snap, snapshot_records, walpb};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -309,7 +309,10 @@ fn adopt_received(
     at: &walpb::Snapshot,
 ) -> Result<(Store, Db), Error> {
     let (snap_dir, path) = (boot.directories.snap(), boot.directories.database());
-    let received = snap::find_database(&**disk, &snap_dir, at.index)?;
+    let received = snap::find_database(&**disk, &snap_dir, at.index).map_err(|e| match e {
+        WalError::NoDatabase { path } => Error::NoReceivedDatabase { path },
+        other => other.into(),
+    })?;
     disk.rename(&received, &path)
         .map_err(Error::io("rename to", &path))?;
     disk.sync_dir(&snap_dir)

@@ -24,6 +24,16 @@ pub enum Error {
         /// The answer.
         source: std::io::Error,
     },
+    /// The database is older than the newest snapshot record, and the one that was received with
+    /// that snapshot is not there.
+    #[error(
+        "failed to find database snapshot file (snap: snapshot file doesn't exist): {}",
+        path.display()
+    )]
+    NoReceivedDatabase {
+        /// Where it would be.
+        path: PathBuf,
+    },
     /// The directory's parts do not belong together.
     #[error("{}: {what}", path.display())]
     Inconsistent {

@@ -2,18 +2,25 @@
 //!
 //! Requests: protobuf's JSON, field names as in the .proto files or in camel case, unknown fields
 //! and nulls passed over, bytes in base64. Answers: names as in the .proto files, default values
-//! left out, 64-bit numbers as strings. Streams (watch, lease keep-alive, snapshot, and the like)
-//! are not served here yet.
+//! left out, 64-bit numbers as strings. A stream takes any number of requests in its body and answers
+//! a line of JSON a message, each under `result`.
 
 use crate::http::response;
+use crate::services::sink::{self, GatewayMessages, Sink};
 use crate::services::{Caller, Services};
-use crate::transport::{Body, HttpRequest, HttpResponse, Reply, Status};
+use crate::transport::{
+    Body, HttpBodyError, HttpRequest, HttpResponse, Reply, Status, StreamHandler,
+};
 use bytes::{Bytes, BytesMut};
 use http::{Method as HttpMethod, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, SerializeOptions};
 use quorate_api::{Code, Method};
+use std::pin::Pin;
 use std::sync::LazyLock;
+use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
@@ -97,7 +104,7 @@ fn http_status(code: Code) -> StatusCode {
 
 fn refuse(code: Code, message: &str, http: StatusCode) -> HttpResponse {
     let message = serde_json::Value::from(message);
-    let text = format!("{{\"code\":{},\"message\":{message},\"details\":[]}}", code as u8);
+    let text = format!("{{\"code\":{},\"message\":{message}}}", code as u8);
     response(http, "application/json", text)
 }
 
@@ -107,19 +114,25 @@ pub(crate) async fn serve(services: &Services, request: HttpRequest) -> HttpResp
         return refuse(Code::NotFound, "Not Found", StatusCode::NOT_FOUND);
     };
     if request.method() != HttpMethod::POST {
-        return refuse(Code::Unimplemented, "Method Not Allowed", StatusCode::NOT_IMPLEMENTED);
+        return refuse(
+            Code::Unimplemented,
+            "Method Not Allowed",
+            StatusCode::NOT_IMPLEMENTED,
+        );
+    }
+    if method.client_streaming() || method.server_streaming() {
+        return match open_stream(services, method, &request.into_body()) {
+            Ok(response) => response,
+            Err(status) => refuse(status.code, &status.message, http_status(status.code)),
+        };
     }
     match call(services, method, request.into_body()).await {
-        Ok(json) => response(StatusCode::OK, "application/json", json),
+        Ok(json) => from_grpc(response(StatusCode::OK, "application/json", json)),
         Err(status) => refuse(status.code, &status.message, http_status(status.code)),
     }
 }
 
 async fn call(services: &Services, method: Method, body: Bytes) -> Result<Vec<u8>, Status> {
-    if method.client_streaming() || method.server_streaming() {
-        let what = "streams are not served as JSON by this version";
-        return Err(Status::new(Code::Unimplemented, what));
-    }
     let message = from_json(method.input(), &body)?;
     let (sender, receiver) = oneshot::channel();
     let mut sender = Some(sender);
@@ -130,26 +143,119 @@ async fn call(services: &Services, method: Method, body: Bytes) -> Result<Vec<u8
     let answer = match outcome? {
         Reply::Now(body) => body,
         Reply::Error(status) => return Err(status),
-        Reply::Later => receiver.await.unwrap_or_else(|_| Err(quorate_api::Error::Stopped.into()))?,
+        Reply::Later => receiver
+            .await
+            .unwrap_or_else(|_| Err(quorate_api::Error::Stopped.into()))?,
     };
     to_json(method.output(), collect(answer)?)
 }
 
+fn open_stream(services: &Services, method: Method, body: &[u8]) -> Result<HttpResponse, Status> {
+    let mut requests = all_from_json(method.input(), body)?;
+    if requests.is_empty() && !method.client_streaming() {
+        requests.push(Bytes::new());
+    }
+    let (sink, messages) = sink::gateway();
+    let mut handler = services.stream(method, Sink::Gateway(sink))?;
+    for request in requests {
+        handler.on_message(request)?;
+    }
+    handler.on_half_close();
+    services.member.flush();
+    let body = StreamBody {
+        messages,
+        handler,
+        output: method.output(),
+        ended: false,
+    };
+    let mut response = http::Response::new(body.boxed_unsync());
+    response.headers_mut().insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("application/json"),
+    );
+    Ok(from_grpc(response))
+}
+
+/// Adds what grpc-gateway passes on of the inner call's headers.
+fn from_grpc(mut response: HttpResponse) -> HttpResponse {
+    let kind = http::HeaderValue::from_static("application/grpc");
+    response
+        .headers_mut()
+        .insert("grpc-metadata-content-type", kind);
+    response
+}
+
+/// A stream's messages as lines of JSON.
+struct StreamBody {
+    messages: GatewayMessages,
+    handler: Box<dyn StreamHandler>,
+    output: &'static str,
+    ended: bool,
+}
+
+impl http_body::Body for StreamBody {
+    type Data = Bytes;
+    type Error = HttpBodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpBodyError>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let Poll::Ready(next) = self.messages.poll(cx) else {
+            return Poll::Pending;
+        };
+        let (message, drained) = next.unwrap_or((Err(GatewayMessages::abandoned()), false));
+        if drained {
+            self.handler.on_writable();
+        }
+        let line = match message.and_then(|body| to_json(self.output, collect(body)?)) {
+            Ok(json) => [b"{\"result\":", &json[..], b"}\n"].concat(),
+            Err(status) => {
+                self.ended = true;
+                if status.code == Code::Ok {
+                    return Poll::Ready(None);
+                }
+                let message = serde_json::Value::from(&*status.message);
+                let code = status.code as u8;
+                format!("{{\"error\":{{\"code\":{code},\"message\":{message}}}}}\n").into_bytes()
+            }
+        };
+        Poll::Ready(Some(Ok(Frame::data(line.into()))))
+    }
+}
+
 fn from_json(name: &str, json: &[u8]) -> Result<Bytes, Status> {
-    let descriptor = POOL.get_message_by_name(name).expect("the method table names known messages");
-    let json = if json.trim_ascii().is_empty() { b"{}" } else { json };
+    let mut all = all_from_json(name, json)?;
+    if all.len() > 1 {
+        return Err(Status::new(Code::InvalidArgument, "trailing characters"));
+    }
+    Ok(all.pop().unwrap_or_default())
+}
+
+/// The messages of a body, one JSON value behind the other.
+fn all_from_json(name: &str, json: &[u8]) -> Result<Vec<Bytes>, Status> {
+    let descriptor = POOL
+        .get_message_by_name(name)
+        .expect("the method table names known messages");
     let bad = |what: String| Status::new(Code::InvalidArgument, what);
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
     let options = DeserializeOptions::new().deny_unknown_fields(false);
-    let message =
-        DynamicMessage::deserialize_with_options(descriptor, &mut deserializer, &options)
+    let mut messages = Vec::new();
+    for value in serde_json::Deserializer::from_slice(json).into_iter::<serde_json::Value>() {
+        let value = value.map_err(|e| bad(e.to_string()))?;
+        let message = DynamicMessage::deserialize_with_options(descriptor.clone(), value, &options)
             .map_err(|e| bad(e.to_string()))?;
-    deserializer.end().map_err(|e| bad(e.to_string()))?;
-    Ok(message.encode_to_vec().into())
+        messages.push(message.encode_to_vec().into());
+    }
+    Ok(messages)
 }
 
 fn to_json(name: &str, encoded: Bytes) -> Result<Vec<u8>, Status> {
-    let descriptor = POOL.get_message_by_name(name).expect("the method table names known messages");
+    let descriptor = POOL
+        .get_message_by_name(name)
+        .expect("the method table names known messages");
     let internal = |what: String| Status::new(Code::Internal, what);
     let message =
         DynamicMessage::decode(descriptor, encoded).map_err(|e| internal(e.to_string()))?;
@@ -174,9 +280,11 @@ fn collect(body: Body) -> Result<Bytes, Status> {
             let mut all = BytesMut::with_capacity(len);
             while all.len() < len {
                 let chunk = source.next_chunk(len - all.len());
-                all.extend_from_slice(&chunk.ok_or_else(|| {
-                    Status::new(Code::DataLoss, "etcdserver: a range broke off")
-                })?);
+                all.extend_from_slice(
+                    &chunk.ok_or_else(|| {
+                        Status::new(Code::DataLoss, "etcdserver: a range broke off")
+                    })?,
+                );
             }
             all.freeze()
         }
@@ -192,7 +300,10 @@ mod tests {
     fn requests_are_read_as_etcd_reads_them() {
         let json = br#"{"key":"Zm9v","value":"YmFy","lease":"7","prevKv":true,"unknown":[1],"ignore_lease":null}"#;
         let put = PutRequest::decode(from_json("etcdserverpb.PutRequest", json).unwrap()).unwrap();
-        assert_eq!((&put.key[..], &put.value[..], put.lease), (&b"foo"[..], &b"bar"[..], 7));
+        assert_eq!(
+            (&put.key[..], &put.value[..], put.lease),
+            (&b"foo"[..], &b"bar"[..], 7)
+        );
         assert!(put.prev_kv && !put.ignore_lease);
         assert!(from_json("etcdserverpb.PutRequest", b"{\"key\":1}").is_err());
         assert!(from_json("etcdserverpb.PutRequest", b"{} x").is_err());
@@ -201,11 +312,24 @@ mod tests {
 
     #[test]
     fn answers_leave_defaults_out_and_quote_large_numbers() {
-        let header = ResponseHeader { cluster_id: 1 << 60, revision: 5, ..Default::default() };
-        let put = PutResponse { header: Some(header), prev_kv: None };
+        let header = ResponseHeader {
+            cluster_id: 1 << 60,
+            revision: 5,
+            ..Default::default()
+        };
+        let put = PutResponse {
+            header: Some(header),
+            prev_kv: None,
+        };
         let json = to_json("etcdserverpb.PutResponse", put.encode_to_vec().into()).unwrap();
-        assert_eq!(json, br#"{"header":{"cluster_id":"1152921504606846976","revision":"5"}}"#);
-        let watch = WatchResponse { created: true, ..Default::default() };
+        assert_eq!(
+            json,
+            br#"{"header":{"cluster_id":"1152921504606846976","revision":"5"}}"#
+        );
+        let watch = WatchResponse {
+            created: true,
+            ..Default::default()
+        };
         let json = to_json("etcdserverpb.WatchResponse", watch.encode_to_vec().into()).unwrap();
         assert_eq!(json, br#"{"created":true}"#);
     }

@@ -21,11 +21,17 @@ use tokio::sync::oneshot;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// A response with a body at hand.
-pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
+pub(crate) fn response(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> HttpResponse {
     let body = Full::new(body.into()).map_err(|never| -> HttpBodyError { match never {} });
     let mut response = http::Response::new(body.boxed_unsync());
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
@@ -34,9 +40,10 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// As Go's http.Error writes it.
 fn error(status: StatusCode, text: &str) -> HttpResponse {
     let mut response = response(status, TEXT, format!("{text}\n"));
-    response
-        .headers_mut()
-        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response.headers_mut().insert(
+        "x-content-type-options",
+        HeaderValue::from_static("nosniff"),
+    );
     response
 }
 
@@ -51,35 +58,74 @@ fn query<'q>(request: &'q HttpRequest, name: &str) -> Vec<&'q str> {
 }
 
 /// Serves a request.
-pub(crate) fn serve(services: Arc<Services>, request: HttpRequest, with_gateway: bool) -> HttpReply {
+pub(crate) fn serve(
+    services: Arc<Services>,
+    request: HttpRequest,
+    with_gateway: bool,
+) -> HttpReply {
     Box::pin(async move {
-        let path = request.uri().path().to_owned();
-        if with_gateway && path.starts_with("/v3/") {
-            return gateway::serve(&services, request).await;
+        let mut response = route(services, request, with_gateway).await;
+        for (name, value) in CORS {
+            response
+                .headers_mut()
+                .insert(*name, HeaderValue::from_static(value));
         }
-        let member = &services.member;
-        let known = ["/health", "/livez", "/readyz", "/version", "/metrics", "/debug/vars"];
-        let checks = path.starts_with("/livez/") || path.starts_with("/readyz/");
-        if !checks && !known.contains(&path.as_str()) {
-            return error(StatusCode::NOT_FOUND, "404 page not found");
-        }
-        if request.method() != Method::GET {
-            let mut refused = error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
-            return refused;
-        }
-        match path.as_str() {
-            "/health" => health(member, &request).await,
-            "/version" => version(member),
-            "/metrics" => response(
-                StatusCode::OK,
-                "text/plain; version=0.0.4; charset=utf-8",
-                METRICS.render(member),
-            ),
-            "/debug/vars" => debug_vars(member),
-            checks => run_checks(member, &request, checks).await,
-        }
+        response
     })
+}
+
+/// What --cors=* answers to every request.
+const CORS: &[(&str, &str)] = &[
+    (
+        "access-control-allow-headers",
+        "accept, content-type, authorization",
+    ),
+    (
+        "access-control-allow-methods",
+        "POST, GET, OPTIONS, PUT, DELETE",
+    ),
+    ("access-control-allow-origin", "*"),
+];
+
+async fn route(services: Arc<Services>, request: HttpRequest, with_gateway: bool) -> HttpResponse {
+    if request.method() == Method::OPTIONS {
+        return response(StatusCode::OK, TEXT, "");
+    }
+    let path = request.uri().path().to_owned();
+    if with_gateway && path.starts_with("/v3/") {
+        return gateway::serve(&services, request).await;
+    }
+    let member = &services.member;
+    let known = [
+        "/health",
+        "/livez",
+        "/readyz",
+        "/version",
+        "/metrics",
+        "/debug/vars",
+    ];
+    let checks = path.starts_with("/livez/") || path.starts_with("/readyz/");
+    if !checks && !known.contains(&path.as_str()) {
+        return error(StatusCode::NOT_FOUND, "404 page not found");
+    }
+    if request.method() != Method::GET {
+        let mut refused = error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+        refused
+            .headers_mut()
+            .insert(header::ALLOW, HeaderValue::from_static("GET"));
+        return refused;
+    }
+    match path.as_str() {
+        "/health" => health(member, &request).await,
+        "/version" => version(member),
+        "/metrics" => response(
+            StatusCode::OK,
+            "text/plain; version=0.0.4; charset=utf-8",
+            METRICS.render(member),
+        ),
+        "/debug/vars" => debug_vars(member),
+        checks => run_checks(member, &request, checks).await,
+    }
 }
 
 fn version(member: &Handle) -> HttpResponse {
@@ -94,7 +140,11 @@ fn version(member: &Handle) -> HttpResponse {
         .iter()
         .map(|name| format!("\"{name}\":{}", text[name]))
         .collect();
-    response(StatusCode::OK, "application/json", format!("{{{}}}", fields.join(",")))
+    response(
+        StatusCode::OK,
+        "application/json",
+        format!("{{{}}}", fields.join(",")),
+    )
 }
 
 fn debug_vars(member: &Handle) -> HttpResponse {
@@ -109,7 +159,11 @@ fn debug_vars(member: &Handle) -> HttpResponse {
             "lead": format!("{:x}", status.leader),
         },
     });
-    response(StatusCode::OK, "application/json; charset=utf-8", vars.to_string())
+    response(
+        StatusCode::OK,
+        "application/json; charset=utf-8",
+        vars.to_string(),
+    )
 }
 
 /// Whether a linearizable read would be answered.
@@ -169,20 +223,31 @@ async fn health(member: &Handle, request: &HttpRequest) -> HttpResponse {
         response(StatusCode::OK, TEXT, text)
     } else {
         METRICS.health_failures.inc();
-        tracing::warn!("output" = text.as_str(), "status-code" = 503, "/health error");
+        tracing::warn!(
+            "output" = text.as_str(),
+            "status-code" = 503,
+            "/health error"
+        );
         error(StatusCode::SERVICE_UNAVAILABLE, &text)
     }
 }
 
 const LIVEZ: &[&str] = &["serializable_read"];
-const READYZ: &[&str] = &["data_corruption", "linearizable_read", "non_learner", "serializable_read"];
+const READYZ: &[&str] = &[
+    "data_corruption",
+    "linearizable_read",
+    "non_learner",
+    "serializable_read",
+];
 
 async fn run_check(member: &Handle, name: &str) -> Result<(), String> {
     match name {
         "data_corruption" if member.view().alarms.any(AlarmType::Corrupt) => {
             Err("alarm activated: CORRUPT".into())
         }
-        "linearizable_read" => can_read(member).await.map_err(|e| format!("range error: {e}")),
+        "linearizable_read" => can_read(member)
+            .await
+            .map_err(|e| format!("range error: {e}")),
         "non_learner" if member.status().is_learner => Err("not supported for learner".into()),
         _ => Ok(()),
     }
@@ -199,7 +264,11 @@ async fn run_checks(member: &Handle, request: &HttpRequest, path: &str) -> HttpR
             Some(name) => vec![name],
             None => return error(StatusCode::NOT_FOUND, "404 page not found"),
         },
-        None => all.iter().copied().filter(|name| !excluded.remove(name)).collect(),
+        None => all
+            .iter()
+            .copied()
+            .filter(|name| !excluded.remove(name))
+            .collect(),
     };
     if !excluded.is_empty() {
         let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
@@ -218,20 +287,33 @@ async fn run_checks(member: &Handle, request: &HttpRequest, path: &str) -> HttpR
         healthy &= status == "success";
         let ok = i64::from(status == "success");
         METRICS.healthcheck.with_label_values(&[kind, name]).set(ok);
-        METRICS.healthchecks.with_label_values(&[kind, name, status]).inc();
+        METRICS
+            .healthchecks
+            .with_label_values(&[kind, name, status])
+            .inc();
     }
     if !healthy {
-        tracing::error!("path" = path, "reason" = report.as_str(), "status-code" = 503, "Health check error");
+        tracing::error!(
+            "path" = path,
+            "reason" = report.as_str(),
+            "status-code" = 503,
+            "Health check error"
+        );
         return error(StatusCode::SERVICE_UNAVAILABLE, &report);
     }
-    let verbose = request
-        .uri()
-        .query()
-        .is_some_and(|q| q.split('&').any(|p| p == "verbose" || p.starts_with("verbose=")));
-    let text = if verbose { format!("{report}ok\n") } else { "ok\n".to_owned() };
+    let verbose = request.uri().query().is_some_and(|q| {
+        q.split('&')
+            .any(|p| p == "verbose" || p.starts_with("verbose="))
+    });
+    let text = if verbose {
+        format!("{report}ok\n")
+    } else {
+        "ok\n".to_owned()
+    };
     let mut response = response(StatusCode::OK, TEXT, text);
-    response
-        .headers_mut()
-        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response.headers_mut().insert(
+        "x-content-type-options",
+        HeaderValue::from_static("nosniff"),
+    );
     response
 }

@@ -39,7 +39,11 @@ impl Logger {
             _ => Level::ERROR,
         };
         let mut opened = Vec::new();
-        for output in outputs.split(',').map(str::trim).filter(|output| !output.is_empty()) {
+        for output in outputs
+            .split(',')
+            .map(str::trim)
+            .filter(|output| !output.is_empty())
+        {
             opened.push(match output {
                 "default" | "stderr" => Output::Stderr,
                 "stdout" => Output::Stdout,
@@ -47,7 +51,11 @@ impl Logger {
                 path => Output::File(OpenOptions::new().create(true).append(true).open(path)?),
             });
         }
-        Ok(Logger { most_verbose, console: format == "console", outputs: Mutex::new(opened) })
+        Ok(Logger {
+            most_verbose,
+            console: format == "console",
+            outputs: Mutex::new(opened),
+        })
     }
 
     /// Makes it the process's.
@@ -87,11 +95,16 @@ impl Subscriber for Logger {
             None => file,
         };
         let caller = format!("{file}:{}", metadata.line().unwrap_or(0));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let ts = timestamp(now.as_secs(), now.subsec_micros());
         let line = if self.console {
-            let rest =
-                if fields.json.is_empty() { String::new() } else { format!("\t{{{}}}", &fields.json[1..]) };
+            let rest = if fields.json.is_empty() {
+                String::new()
+            } else {
+                format!("\t{{{}}}", &fields.json[1..])
+            };
             format!("{ts}\t{level}\t{caller}\t{}{rest}\n", fields.message)
         } else {
             format!(
@@ -101,7 +114,9 @@ impl Subscriber for Logger {
                 fields.json
             )
         };
-        let Ok(mut outputs) = self.outputs.lock() else { return };
+        let Ok(mut outputs) = self.outputs.lock() else {
+            return;
+        };
         for output in outputs.iter_mut() {
             // A log that cannot be written must not end the server.
             let _unwritten = match output {
@@ -191,7 +206,11 @@ fn timestamp(seconds: u64, micros: u32) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{micros:06}Z",
@@ -209,6 +228,9 @@ mod tests {
     fn times_are_spelled_right() {
         assert_eq!(timestamp(0, 7), "1970-01-01T00:00:00.000007Z");
         assert_eq!(timestamp(951_827_696, 0), "2000-02-29T12:34:56.000000Z");
-        assert_eq!(timestamp(1_795_966_200, 999_999), "2026-11-29T15:30:00.999999Z");
+        assert_eq!(
+            timestamp(1_795_966_200, 999_999),
+            "2026-11-29T15:30:00.999999Z"
+        );
     }
 }

@@ -54,7 +54,9 @@ fn opts(name: &str, help: &str) -> Opts {
 macro_rules! register {
     ($registry:ident, $metric:expr) => {{
         let metric = $metric.expect("the name of a metric is well-formed");
-        $registry.register(Box::new(metric.clone())).expect("a metric is registered once");
+        $registry
+            .register(Box::new(metric.clone()))
+            .expect("a metric is registered once");
         metric
     }};
 }
@@ -97,7 +99,10 @@ impl Metrics {
         let healthcheck = register!(
             registry,
             IntGaugeVec::new(
-                opts("etcd_server_healthcheck", "The result of each kind of healthcheck."),
+                opts(
+                    "etcd_server_healthcheck",
+                    "The result of each kind of healthcheck."
+                ),
                 &["type", "name"]
             )
         );
@@ -121,32 +126,51 @@ impl Metrics {
                 &["grpc_method", "grpc_service", "grpc_type"]
             )
         );
-        let labelled = |name: &str, help: &str, label: &str| {
-            IntGaugeVec::new(opts(name, help), &[label])
-        };
+        let labelled =
+            |name: &str, help: &str, label: &str| IntGaugeVec::new(opts(name, help), &[label]);
         let server_id = register!(
             registry,
-            labelled("etcd_server_id", "Server or member ID in hexadecimal format.", "server_id")
+            labelled(
+                "etcd_server_id",
+                "Server or member ID in hexadecimal format.",
+                "server_id"
+            )
         );
         let server_version = register!(
             registry,
-            labelled("etcd_server_version", "Which version is running.", "server_version")
+            labelled(
+                "etcd_server_version",
+                "Which version is running.",
+                "server_version"
+            )
         );
         let cluster_version = register!(
             registry,
-            labelled("etcd_cluster_version", "Which version is running.", "cluster_version")
+            labelled(
+                "etcd_cluster_version",
+                "Which version is running.",
+                "cluster_version"
+            )
         );
         let own_version = register!(
             registry,
-            labelled("quorate_version", "Which version of Quorate is running.", "version")
+            labelled(
+                "quorate_version",
+                "Which version of Quorate is running.",
+                "version"
+            )
         );
-        own_version.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        own_version
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1);
         let mut gauges: Vec<(IntGauge, fn(&Handle) -> i64)> = Vec::new();
         for (name, help, read) in STATES {
             gauges.push((register!(registry, IntGauge::new(*name, *help)), *read));
         }
         let process = prometheus::process_collector::ProcessCollector::for_self();
-        registry.register(Box::new(process)).expect("a metric is registered once");
+        registry
+            .register(Box::new(process))
+            .expect("a metric is registered once");
         Metrics {
             registry,
             wal_fsync,
@@ -170,9 +194,13 @@ impl Metrics {
         }
         let id = format!("{:x}", member.member_id());
         self.server_id.with_label_values(&[&id]).set(1);
-        self.server_version.with_label_values(&[quorate_node::ETCD_VERSION]).set(1);
+        self.server_version
+            .with_label_values(&[quorate_node::ETCD_VERSION])
+            .set(1);
         if let Some(version) = &member.view().members.cluster_version {
-            let short = version.rsplit_once('.').map_or(version.as_str(), |(short, _)| short);
+            let short = version
+                .rsplit_once('.')
+                .map_or(version.as_str(), |(short, _)| short);
             self.cluster_version.reset();
             self.cluster_version.with_label_values(&[short]).set(1);
         }
@@ -205,57 +233,99 @@ type State = (&'static str, &'static str, fn(&Handle) -> i64);
 
 /// What is read from the member when somebody scrapes.
 const STATES: &[State] = &[
-    ("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not.", |m| {
-        i64::from(m.status().leader != 0)
-    }),
-    ("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.", |m| {
-        i64::from(m.status().leader == m.member_id())
-    }),
-    ("etcd_server_is_learner", "Whether or not this member is a learner. 1 if is, 0 otherwise.", |m| {
-        i64::from(m.status().is_learner)
-    }),
-    ("etcd_server_leader_changes_seen_total", "The number of leader changes seen.", |m| {
-        m.status().leader_changes as i64
-    }),
-    ("etcd_server_proposals_committed_total", "The total number of consensus proposals committed.", |m| {
-        m.status().committed as i64
-    }),
-    ("etcd_server_proposals_applied_total", "The total number of consensus proposals applied.", |m| {
-        m.status().applied as i64
-    }),
-    ("etcd_server_proposals_pending", "The current number of pending proposals to commit.", |m| {
-        m.status().pending as i64
-    }),
-    ("etcd_server_proposals_failed_total", "The total number of failed proposals seen.", |m| {
-        m.status().failed as i64
-    }),
-    ("etcd_server_quota_backend_bytes", "Current backend storage quota size in bytes.", |m| {
-        m.view().quota.max_bytes.unwrap_or(-1)
-    }),
-    ("etcd_mvcc_db_total_size_in_bytes", "Total size of the underlying database physically allocated in bytes.", |m| {
-        m.view().sizes.total
-    }),
-    ("etcd_mvcc_db_total_size_in_use_in_bytes", "Total size of the underlying database logically in use in bytes.", |m| {
-        m.view().sizes.in_use
-    }),
-    ("etcd_debugging_mvcc_keys_total", "Total number of keys.", |m| m.view().root.live() as i64),
-    ("etcd_debugging_mvcc_current_revision", "The current revision of store.", |m| m.view().revision),
-    ("etcd_debugging_mvcc_compact_revision", "The revision of the last compaction in store.", |m| {
-        m.view().compact_revision
-    }),
-    ("etcd_debugging_mvcc_watcher_total", "Total number of watchers.", |m| {
-        m.watch_counts().watchers as i64
-    }),
-    ("etcd_debugging_mvcc_watch_stream_total", "Total number of watch streams.", |m| {
-        m.watch_counts().streams as i64
-    }),
-    ("etcd_debugging_mvcc_slow_watcher_total", "Total number of unsynced slow watchers.", |m| {
-        m.watch_counts().lagging as i64
-    }),
-    ("etcd_debugging_mvcc_events_total", "Total number of events sent by this member.", |m| {
-        m.watch_counts().events as i64
-    }),
-    ("etcd_debugging_server_alarms", "Alarms that are active on any member.", |m| {
-        m.view().alarms.of_kind(AlarmType::None as i32).len() as i64
-    }),
+    (
+        "etcd_server_has_leader",
+        "Whether or not a leader exists. 1 is existence, 0 is not.",
+        |m| i64::from(m.status().leader != 0),
+    ),
+    (
+        "etcd_server_is_leader",
+        "Whether or not this member is a leader. 1 if is, 0 otherwise.",
+        |m| i64::from(m.status().leader == m.member_id()),
+    ),
+    (
+        "etcd_server_is_learner",
+        "Whether or not this member is a learner. 1 if is, 0 otherwise.",
+        |m| i64::from(m.status().is_learner),
+    ),
+    (
+        "etcd_server_leader_changes_seen_total",
+        "The number of leader changes seen.",
+        |m| m.status().leader_changes as i64,
+    ),
+    (
+        "etcd_server_proposals_committed_total",
+        "The total number of consensus proposals committed.",
+        |m| m.status().committed as i64,
+    ),
+    (
+        "etcd_server_proposals_applied_total",
+        "The total number of consensus proposals applied.",
+        |m| m.status().applied as i64,
+    ),
+    (
+        "etcd_server_proposals_pending",
+        "The current number of pending proposals to commit.",
+        |m| m.status().pending as i64,
+    ),
+    (
+        "etcd_server_proposals_failed_total",
+        "The total number of failed proposals seen.",
+        |m| m.status().failed as i64,
+    ),
+    (
+        "etcd_server_quota_backend_bytes",
+        "Current backend storage quota size in bytes.",
+        |m| m.view().quota.max_bytes.unwrap_or(-1),
+    ),
+    (
+        "etcd_mvcc_db_total_size_in_bytes",
+        "Total size of the underlying database physically allocated in bytes.",
+        |m| m.view().sizes.total,
+    ),
+    (
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "Total size of the underlying database logically in use in bytes.",
+        |m| m.view().sizes.in_use,
+    ),
+    (
+        "etcd_debugging_mvcc_keys_total",
+        "Total number of keys.",
+        |m| m.view().root.live() as i64,
+    ),
+    (
+        "etcd_debugging_mvcc_current_revision",
+        "The current revision of store.",
+        |m| m.view().revision,
+    ),
+    (
+        "etcd_debugging_mvcc_compact_revision",
+        "The revision of the last compaction in store.",
+        |m| m.view().compact_revision,
+    ),
+    (
+        "etcd_debugging_mvcc_watcher_total",
+        "Total number of watchers.",
+        |m| m.watch_counts().watchers as i64,
+    ),
+    (
+        "etcd_debugging_mvcc_watch_stream_total",
+        "Total number of watch streams.",
+        |m| m.watch_counts().streams as i64,
+    ),
+    (
+        "etcd_debugging_mvcc_slow_watcher_total",
+        "Total number of unsynced slow watchers.",
+        |m| m.watch_counts().lagging as i64,
+    ),
+    (
+        "etcd_debugging_mvcc_events_total",
+        "Total number of events sent by this member.",
+        |m| m.watch_counts().events as i64,
+    ),
+    (
+        "etcd_debugging_server_alarms",
+        "Alarms that are active on any member.",
+        |m| m.view().alarms.of_kind(AlarmType::None as i32).len() as i64,
+    ),
 ];

@@ -18,7 +18,11 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             quorate_node::Level::Warn => tracing::warn!("logger" = "raft", "{}", line.text),
             quorate_node::Level::Error => tracing::error!("logger" = "raft", "{}", line.text),
         },
-        Note::MemberAdded { id, peer_urls, is_learner } => tracing::info!(
+        Note::MemberAdded {
+            id,
+            peer_urls,
+            is_learner,
+        } => tracing::info!(
             "cluster-id" = cluster,
             "local-member-id" = member,
             "added-peer-id" = hex(*id),
@@ -33,7 +37,9 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             "removed member"
         ),
         Note::ClusterVersion { version, initial } => {
-            let short = version.rsplit_once('.').map_or(version.as_str(), |(short, _)| short);
+            let short = version
+                .rsplit_once('.')
+                .map_or(version.as_str(), |(short, _)| short);
             if *initial {
                 tracing::info!(
                     "cluster-id" = cluster,
@@ -44,9 +50,15 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             } else {
                 tracing::info!("to" = short, "updated cluster version");
             }
-            tracing::info!("cluster-version" = short, "enabled capabilities for version");
+            tracing::info!(
+                "cluster-version" = short,
+                "enabled capabilities for version"
+            );
             tracing::info!("cluster-version" = short, "cluster version is updated");
-            tracing::info!("new-storage-version" = version.as_str(), "updated storage version");
+            tracing::info!(
+                "new-storage-version" = version.as_str(),
+                "updated storage version"
+            );
         }
         Note::Published => tracing::info!(
             "local-member-id" = member,
@@ -68,7 +80,12 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             "no space for the log; proposals are refused until there is"
         ),
         Note::DiskHasSpace => tracing::info!("the log has space again"),
-        Note::Compacted { revision, removed, hash, took_ms } => tracing::info!(
+        Note::Compacted {
+            revision,
+            removed,
+            hash,
+            took_ms,
+        } => tracing::info!(
             "compact-revision" = revision,
             "took" = format!("{took_ms}ms"),
             "number-of-keys-compacted" = removed,

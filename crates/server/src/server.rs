@@ -49,12 +49,14 @@ fn process(what: &'static str) -> impl FnOnce(std::io::Error) -> ServerError {
 }
 
 fn bind(endpoint: &Endpoint) -> Result<transport::Listener, ServerError> {
-    let failed = |source| ServerError::Listen { url: endpoint.url.clone(), source };
+    let failed = |source| ServerError::Listen {
+        url: endpoint.url.clone(),
+        source,
+    };
     match &endpoint.address {
         ListenAddress::Tcp(host, port) => {
             let host = if host.is_empty() { "0.0.0.0" } else { host };
-            let addresses: Vec<_> =
-                (host, *port).to_socket_addrs().map_err(failed)?.collect();
+            let addresses: Vec<_> = (host, *port).to_socket_addrs().map_err(failed)?.collect();
             // A name with several addresses is listened to at its IPv4 one, as Go does.
             let address = addresses.iter().find(|a| a.is_ipv4()).or(addresses.first());
             let address = address.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
@@ -85,7 +87,10 @@ fn boot_of(config: &Config, start_ms: u64) -> Boot {
     let commit_interval = config.duration("backend-batch-interval").as_millis() as u64;
     let pause = config.duration("compaction-sleep-interval").as_millis() as u64;
     Boot {
-        directories: Directories { data: config.data_dir.clone(), wal: config.wal_dir.clone() },
+        directories: Directories {
+            data: config.data_dir.clone(),
+            wal: config.wal_dir.clone(),
+        },
         member: MemberConfig {
             member_id: 0,
             cluster_id: 0,
@@ -120,7 +125,11 @@ fn boot_of(config: &Config, start_ms: u64) -> Boot {
                 .duration("watch-progress-notify-interval")
                 .as_millis()
                 .max(100) as u64,
-            bounds: Bounds { rows: 20_000, events: 1_000, bytes: 1024 * 1024 },
+            bounds: Bounds {
+                rows: 20_000,
+                events: 1_000,
+                bytes: 1024 * 1024,
+            },
         },
         max_wals: config.count("max-wals") as usize,
         max_snapshots: config.count("max-snapshots") as usize,
@@ -138,7 +147,10 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     let signals = signals()?;
 
     let urls = |endpoints: &[Endpoint]| -> Vec<String> {
-        endpoints.iter().map(|endpoint| endpoint.url.clone()).collect()
+        endpoints
+            .iter()
+            .map(|endpoint| endpoint.url.clone())
+            .collect()
     };
     tracing::info!(
         "listen-peer-urls" = list(&urls(&config.listen_peer)),
@@ -171,7 +183,9 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         "starting an etcd server"
     );
     if !initialized && config.initial_cluster.len() > 1 {
-        return Err(ServerError::NotReady("clusters of several members are not served yet"));
+        return Err(ServerError::NotReady(
+            "clusters of several members are not served yet",
+        ));
     }
     if !initialized && config.text("initial-cluster-state") == "existing" {
         return Err(ServerError::NotReady("joining a cluster is not served yet"));
@@ -193,13 +207,23 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         );
     }
     if booted.member.view().members.iter().count() > 1 {
-        return Err(ServerError::NotReady("clusters of several members are not served yet"));
+        return Err(ServerError::NotReady(
+            "clusters of several members are not served yet",
+        ));
     }
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let data_dir = config.data_dir.display().to_string();
     let started =
         start(booted, processors, start_ms, data_dir).map_err(process("start threads"))?;
-    let outcome = serve(config, &started, clients, http_clients, metrics, &signals, processors);
+    let outcome = serve(
+        config,
+        &started,
+        clients,
+        http_clients,
+        metrics,
+        &signals,
+        processors,
+    );
     drop(peers);
     finish(started, config, outcome)
 }
@@ -253,6 +277,7 @@ fn serve(
             }
         }
     }
+    defragment_at_start(config, started)?;
     let gateway = config.is_set("enable-grpc-gateway");
     let wire = Arc::new(transport::Limits {
         message_bytes_max: config.count("max-request-bytes") as usize + 512 * 1024,
@@ -267,10 +292,19 @@ fn serve(
     let separate_http = !http_clients.is_empty();
     let listen = |listeners: Vec<transport::Listener>, grpc: bool, gateway: bool| {
         for listener in listeners {
-            let service = Arc::new(Frontend { services: services.clone(), grpc, gateway });
-            let endpoint =
-                transport::Endpoint { service, limits: wire.clone(), secure: None };
-            transport.listen(listener, endpoint).map_err(process("listen"))?;
+            let service = Arc::new(Frontend {
+                services: services.clone(),
+                grpc,
+                gateway,
+            });
+            let endpoint = transport::Endpoint {
+                service,
+                limits: wire.clone(),
+                secure: None,
+            };
+            transport
+                .listen(listener, endpoint)
+                .map_err(process("listen"))?;
         }
         Ok::<(), ServerError>(())
     };
@@ -288,14 +322,46 @@ fn serve(
     notify_systemd();
 
     let outcome = wait(started, signals);
-    let closing = || tracing::info!(
-        "name" = config.name.as_str(),
-        "data-dir" = %config.data_dir.display(),
-        "closing etcd server"
-    );
+    let closing = || {
+        tracing::info!(
+            "name" = config.name.as_str(),
+            "data-dir" = %config.data_dir.display(),
+            "closing etcd server"
+        )
+    };
     closing();
     transport.shutdown(Duration::from_secs(2));
     outcome
+}
+
+/// --bootstrap-defrag-threshold-megabytes: tidies the file before anybody is let in, where enough of
+/// it is free.
+fn defragment_at_start(config: &Config, started: &Started) -> Result<(), ServerError> {
+    let threshold = config.number("bootstrap-defrag-threshold-megabytes") * 1024 * 1024;
+    if threshold <= 0 {
+        return Ok(());
+    }
+    let sizes = started.handle.view().sizes;
+    if sizes.total - sizes.in_use < threshold {
+        tracing::info!(
+            "current-db-size-bytes" = sizes.total,
+            "current-db-size-in-use-bytes" = sizes.in_use,
+            "bootstrap-defrag-threshold-bytes" = threshold,
+            "Skipping defragmentation"
+        );
+        return Ok(());
+    }
+    let (sender, receiver) = channel();
+    started.handle.defragment(Box::new(move |_, _| {
+        // The receiver waits below, unless the member failed meanwhile.
+        let _gone = sender.send(());
+    }));
+    match receiver.recv() {
+        Ok(()) => Ok(()),
+        Err(_) => Err(ServerError::NotReady(
+            "the member ended while it defragmented",
+        )),
+    }
 }
 
 fn wait(
@@ -332,7 +398,9 @@ fn finish(
             tracing::warn!("ending with a commit under way; the log has what it lacks");
             return outcome;
         }
-        let Started { handle, threads, .. } = started;
+        let Started {
+            handle, threads, ..
+        } = started;
         drop(handle);
         for thread in threads {
             if thread.join().is_err() {

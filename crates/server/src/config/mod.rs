@@ -63,7 +63,10 @@ impl Config {
         let mut values = BTreeMap::new();
         for flag in FLAGS {
             let name = flag.name;
-            let set = given.get(name).cloned().or_else(|| environment(&variable(name)));
+            let set = given
+                .get(name)
+                .cloned()
+                .or_else(|| environment(&variable(name)));
             if let Some(value) = &set {
                 values::check(flag, value).map_err(Refusal::Usage)?;
                 if flag.support == Support::NotYet && !is_default(flag, value) {
@@ -91,7 +94,9 @@ impl Config {
         };
         let config = Config {
             data_dir: data_dir.into(),
-            wal_dir: Some(text("wal-dir")).filter(|dir| !dir.is_empty()).map(PathBuf::from),
+            wal_dir: Some(text("wal-dir"))
+                .filter(|dir| !dir.is_empty())
+                .map(PathBuf::from),
             listen_peer: listed("listen-peer-urls")?,
             listen_client: listed("listen-client-urls")?,
             listen_client_http: listed("listen-client-http-urls")?,
@@ -108,7 +113,10 @@ impl Config {
 
     fn check(&self) -> Result<(), Refusal> {
         let invalid = |what: String| Err(Refusal::Invalid(what));
-        let (tick, election) = (self.number("heartbeat-interval"), self.number("election-timeout"));
+        let (tick, election) = (
+            self.number("heartbeat-interval"),
+            self.number("election-timeout"),
+        );
         if tick <= 0 {
             return invalid("--heartbeat-interval must be >0 (set to 0ms)".into());
         }
@@ -134,7 +142,10 @@ impl Config {
         if self.listen_client.is_empty() && self.listen_client_http.is_empty() {
             return invalid("--listen-client-urls cannot be empty".into());
         }
-        if !matches!(self.text("log-level"), "debug" | "info" | "warn" | "error" | "dpanic" | "panic" | "fatal") {
+        if !matches!(
+            self.text("log-level"),
+            "debug" | "info" | "warn" | "error" | "dpanic" | "panic" | "fatal"
+        ) {
             return invalid(format!("unrecognized level: {:?}", self.text("log-level")));
         }
         if !matches!(self.text("log-format"), "json" | "console") {
@@ -211,15 +222,24 @@ fn command() -> Command {
         .args_override_self(true)
         .disable_version_flag(true);
     for flag in FLAGS {
-        let argument = Arg::new(flag.name).long(flag.name).help(flag.help).action(ArgAction::Set);
+        let argument = Arg::new(flag.name)
+            .long(flag.name)
+            .help(flag.help)
+            .action(ArgAction::Set);
         command = command.arg(match flag.kind {
-            Kind::Bool => {
-                argument.num_args(0..=1).require_equals(true).default_missing_value("true")
-            }
+            Kind::Bool => argument
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true"),
             _ => argument.num_args(1).allow_hyphen_values(true),
         });
     }
-    command.arg(Arg::new("version").long("version").action(ArgAction::SetTrue).help("print the version and exit"))
+    command.arg(
+        Arg::new("version")
+            .long("version")
+            .action(ArgAction::SetTrue)
+            .help("print the version and exit"),
+    )
 }
 
 fn parse_arguments(
@@ -227,8 +247,13 @@ fn parse_arguments(
 ) -> Result<BTreeMap<&'static str, String>, Refusal> {
     let normalized = arguments.map(|argument| {
         let single = argument.starts_with('-') && !argument.starts_with("--");
-        let named = argument[1.min(argument.len())..].starts_with(|c: char| c.is_ascii_alphabetic());
-        if single && named { format!("-{argument}") } else { argument }
+        let named =
+            argument[1.min(argument.len())..].starts_with(|c: char| c.is_ascii_alphabetic());
+        if single && named {
+            format!("-{argument}")
+        } else {
+            argument
+        }
     });
     let all = std::iter::once("quorate".to_owned()).chain(normalized);
     let matches = command().try_get_matches_from(all).map_err(|error| {
@@ -279,7 +304,12 @@ mod tests {
         ] {
             assert_eq!(parse(arguments).unwrap().name, "x", "{arguments:?}");
         }
-        assert_eq!(parse(&["--quota-backend-bytes", "-1"]).unwrap().number("quota-backend-bytes"), -1);
+        assert_eq!(
+            parse(&["--quota-backend-bytes", "-1"])
+                .unwrap()
+                .number("quota-backend-bytes"),
+            -1
+        );
     }
 
     #[test]
@@ -297,7 +327,10 @@ mod tests {
             Refusal::Usage("flag provided but not defined: -nope".into())
         );
         assert!(matches!(parse(&["word"]).unwrap_err(), Refusal::Usage(_)));
-        assert!(matches!(parse(&["--cert-file=x"]).unwrap_err(), Refusal::Invalid(_)));
+        assert!(matches!(
+            parse(&["--cert-file=x"]).unwrap_err(),
+            Refusal::Invalid(_)
+        ));
         assert!(parse(&["--auto-tls=false"]).is_ok());
     }
 

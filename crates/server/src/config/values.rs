@@ -13,7 +13,10 @@ pub fn check(flag: &Flag, value: &str) -> Result<(), String> {
     if fits {
         Ok(())
     } else {
-        Err(format!("invalid value \"{value}\" for flag -{}: parse error", flag.name))
+        Err(format!(
+            "invalid value \"{value}\" for flag -{}: parse error",
+            flag.name
+        ))
     }
 }
 
@@ -39,7 +42,9 @@ pub fn parse_duration_ns(text: &str) -> Option<u64> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, tail) = rest.split_at(digits);
-        let unit_len = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let unit_len = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(unit_len);
         let unit_ns: u64 = match unit {
             "ns" => 1,
@@ -54,7 +59,11 @@ pub fn parse_duration_ns(text: &str) -> Option<u64> {
         if whole.is_empty() && fraction.is_empty() {
             return None;
         }
-        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        let whole: u64 = if whole.is_empty() {
+            0
+        } else {
+            whole.parse().ok()?
+        };
         total = total.checked_add(whole.checked_mul(unit_ns)?)?;
         if !fraction.is_empty() {
             let fraction: f64 = format!("0.{fraction}").parse().ok()?;

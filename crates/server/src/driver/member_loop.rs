@@ -8,15 +8,13 @@ use super::stages::{CommitJob, WorkerJob, run_commit, run_log, run_worker};
 use super::{Handle, KeptRoots, Question, Shared, Waiter};
 use crate::transport::WakeBatch;
 use arc_swap::ArcSwap;
-use quorate_node::ids::RequestIds;
-use quorate_node::{
-    CommitStage, Effects, Error, LogDone, LogJob, Member, Note, Proposal, Reply,
-};
 use quorate_node::boot::Booted;
+use quorate_node::ids::RequestIds;
 use quorate_node::store::commit::Committed;
 use quorate_node::store::compaction::{Batch, Planner};
 use quorate_node::store::watch::Counts;
 use quorate_node::store::watch::catch_up::Found;
+use quorate_node::{CommitStage, Effects, Error, LogDone, LogJob, Member, Note, Proposal, Reply};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -96,7 +94,12 @@ pub fn start(
     start_ms: u64,
     data_dir: String,
 ) -> std::io::Result<Started> {
-    let Booted { member, log: log_stage, db, found: _ } = booted;
+    let Booted {
+        member,
+        log: log_stage,
+        db,
+        found: _,
+    } = booted;
     let config = member.config().clone();
     let shared = Arc::new(Shared {
         view: ArcSwap::from(member.view().clone()),
@@ -122,12 +125,21 @@ pub fn start(
         Builder::new().name(name.to_owned()).spawn(body)
     };
     let to_loop = mailbox.clone();
-    threads.push(spawn("log", Box::new(move || run_log(log_stage, &log_jobs, &to_loop)))?);
+    threads.push(spawn(
+        "log",
+        Box::new(move || run_log(log_stage, &log_jobs, &to_loop)),
+    )?);
     let to_loop = mailbox.clone();
     let stage = CommitStage::new(db, member.view().applied_index);
-    threads.push(spawn("commit", Box::new(move || run_commit(stage, &commit_jobs, &to_loop)))?);
+    threads.push(spawn(
+        "commit",
+        Box::new(move || run_commit(stage, &commit_jobs, &to_loop)),
+    )?);
     let to_loop = mailbox.clone();
-    threads.push(spawn("worker", Box::new(move || run_worker(&worker_jobs, &to_loop)))?);
+    threads.push(spawn(
+        "worker",
+        Box::new(move || run_worker(&worker_jobs, &to_loop)),
+    )?);
     let handle = Handle {
         shared: shared.clone(),
         mailbox,
@@ -150,7 +162,12 @@ pub fn start(
         data_dir,
     };
     threads.push(spawn("member", Box::new(move || member_loop.run()))?);
-    Ok(Started { handle, threads, failed, ready })
+    Ok(Started {
+        handle,
+        threads,
+        failed,
+        ready,
+    })
 }
 
 impl MemberLoop {
@@ -176,13 +193,19 @@ impl MemberLoop {
             while let Some(input) = next {
                 self.take(input, &mut batch)?;
                 taken += 1;
-                next = if taken < ROUND { self.inputs.try_recv().ok() } else { None };
+                next = if taken < ROUND {
+                    self.inputs.try_recv().ok()
+                } else {
+                    None
+                };
             }
             if Instant::now() >= self.next_tick {
                 // Ticks that were missed (a paused process) are not made up for.
                 self.next_tick = (self.next_tick + self.tick).max(Instant::now());
                 self.member.tick();
-                self.shared.watch_counts.store(Arc::new(self.member.hub().counts()));
+                self.shared
+                    .watch_counts
+                    .store(Arc::new(self.member.hub().counts()));
             }
             drop(batch);
             self.advance()?;
@@ -194,9 +217,10 @@ impl MemberLoop {
 
     fn patience(&self) -> Duration {
         let until_tick = self.next_tick.saturating_duration_since(Instant::now());
-        let due = self.member.next_due_ms().map(|due| {
-            Duration::from_millis(due.saturating_sub(self.shared.now_ms()))
-        });
+        let due = self
+            .member
+            .next_due_ms()
+            .map(|due| Duration::from_millis(due.saturating_sub(self.shared.now_ms())));
         due.map_or(until_tick, |due| due.min(until_tick))
     }
 
@@ -244,7 +268,15 @@ impl MemberLoop {
     fn advance(&mut self) -> Result<(), Error> {
         let effects = self.member.advance()?;
         let Effects {
-            log, commit, view, replies, messages: _, watch_steps, compaction, notes, removed,
+            log,
+            commit,
+            view,
+            replies,
+            messages: _,
+            watch_steps,
+            compaction,
+            notes,
+            removed,
         } = effects;
         if !log.is_empty()
             && let Some(sender) = &self.log
@@ -267,7 +299,9 @@ impl MemberLoop {
             self.send_commit(CommitJob::Commit(frozen));
         }
         let bounds = self.member.hub().bounds();
-        let steps = watch_steps.into_iter().map(|step| WorkerJob::CatchUp(step, bounds));
+        let steps = watch_steps
+            .into_iter()
+            .map(|step| WorkerJob::CatchUp(step, bounds));
         let compaction = compaction.map(|step| WorkerJob::Compact(Box::new(step)));
         for job in steps.chain(compaction) {
             if let Some(worker) = &self.worker {
@@ -296,7 +330,9 @@ impl MemberLoop {
         let status = self.member.status();
         if **self.shared.status.load() != status {
             self.shared.term.store(status.term, Ordering::Relaxed);
-            self.shared.reads_are_local.store(status.reads_are_local, Ordering::Release);
+            self.shared
+                .reads_are_local
+                .store(status.reads_are_local, Ordering::Release);
             self.shared.status.store(Arc::new(status));
         }
     }

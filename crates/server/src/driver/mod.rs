@@ -14,15 +14,15 @@ mod stages;
 pub use member_loop::{Input, Started, start};
 pub use read_pool::ReadPool;
 
-use crate::transport::{Body, Status as GrpcStatus, WakeBatch};
 use crate::services::Caller;
+use crate::transport::{Body, Status as GrpcStatus, WakeBatch};
 use arc_swap::ArcSwap;
 use quorate_api as api;
 use quorate_node::ids::RequestIds;
-use quorate_node::{Member, Proposal, Reply, Status};
 use quorate_node::store::View;
 use quorate_node::store::index::Root;
 use quorate_node::store::watch::Counts;
+use quorate_node::{Member, Proposal, Reply, Status};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -136,7 +136,9 @@ impl Handle {
             Err(TrySendError::Full(input)) => (input, api::Error::RequestTooManyRequests),
             Err(TrySendError::Disconnected(input)) => (input, api::Error::Stopped),
         };
-        let Input::Propose(proposals) = refused else { unreachable!("it was sent as proposals") };
+        let Input::Propose(proposals) = refused else {
+            unreachable!("it was sent as proposals")
+        };
         let mut batch = WakeBatch::new();
         for waiter in proposals.into_iter().filter_map(|proposal| proposal.token) {
             self.shared.reply(waiter, Reply::Failed(error), &mut batch);
@@ -176,7 +178,8 @@ impl Handle {
         };
         // A question that is dropped drops its responder, which then tells the client.
         if let Input::Read(waiter) | Input::Commit(waiter) | Input::Defragment(waiter) = refused {
-            self.shared.reply(waiter, Reply::Failed(error), &mut WakeBatch::new());
+            self.shared
+                .reply(waiter, Reply::Failed(error), &mut WakeBatch::new());
         }
     }
 
@@ -257,15 +260,20 @@ const COPIED_BYTES: usize = 8 * 1024;
 
 impl KeptRoots {
     fn keep(&mut self, view: &View, now_ms: u64) {
-        self.kept.retain(|(revision, _, _)| *revision != view.revision);
-        self.kept.push_back((view.revision, now_ms, view.root.clone()));
+        self.kept
+            .retain(|(revision, _, _)| *revision != view.revision);
+        self.kept
+            .push_back((view.revision, now_ms, view.root.clone()));
         self.expire(view.revision, now_ms);
     }
 
     fn find(&mut self, revision: i64, now_ms: u64) -> Option<Root> {
         let newest = self.kept.back()?.0;
         self.expire(newest, now_ms);
-        let found = self.kept.iter_mut().find(|(kept, _, _)| *kept == revision)?;
+        let found = self
+            .kept
+            .iter_mut()
+            .find(|(kept, _, _)| *kept == revision)?;
         found.1 = now_ms;
         Some(found.2.clone())
     }

@@ -20,15 +20,20 @@ impl ReadPool {
         let receiver = Arc::new(Mutex::new(receiver));
         for i in 0..threads {
             let receiver: Arc<Mutex<Receiver<Job>>> = receiver.clone();
-            thread::Builder::new().name(format!("read-{i}")).spawn(move || {
-                loop {
-                    let job = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    match job {
-                        Ok(job) => job(),
-                        Err(_) => return,
+            thread::Builder::new()
+                .name(format!("read-{i}"))
+                .spawn(move || {
+                    loop {
+                        let job = receiver
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .recv();
+                        match job {
+                            Ok(job) => job(),
+                            Err(_) => return,
+                        }
                     }
-                }
-            })?;
+                })?;
         }
         Ok(ReadPool { jobs })
     }

@@ -3,9 +3,9 @@
 
 use super::member_loop::Input;
 use crate::metrics::METRICS;
-use quorate_node::{CommitStage, CompactionStep, LogJob, LogStage};
 use quorate_node::store::commit::Frozen;
 use quorate_node::store::watch::catch_up::{self, Bounds, Step};
+use quorate_node::{CommitStage, CompactionStep, LogJob, LogStage};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::Duration;
 
@@ -99,7 +99,10 @@ pub fn run_commit(mut stage: CommitStage, jobs: &Receiver<CommitJob>, loop_: &Sy
         };
         let outcome = match job {
             Some(CommitJob::Vacuum) => {
-                vacuum = Some(Vacuum { size: stage.db().size() as i64, fresh: false });
+                vacuum = Some(Vacuum {
+                    size: stage.db().size() as i64,
+                    fresh: false,
+                });
                 Ok(())
             }
             Some(CommitJob::Commit(frozen)) => run_one_commit(&mut stage, &frozen, loop_),
@@ -147,7 +150,10 @@ fn run_vacuum_step(
             *vacuum = None;
         }
     }
-    let _gone = loop_.send(Input::Vacuumed { file: step.file, finished: vacuum.is_none() });
+    let _gone = loop_.send(Input::Vacuumed {
+        file: step.file,
+        finished: vacuum.is_none(),
+    });
     Ok(())
 }
 
@@ -168,7 +174,11 @@ pub fn run_worker(jobs: &Receiver<WorkerJob>, loop_: &SyncSender<Input>) {
                 Err(error) => Input::Fatal(error.into()),
             },
             WorkerJob::Compact(step) => {
-                let CompactionStep { mut planner, view, rows } = *step;
+                let CompactionStep {
+                    mut planner,
+                    view,
+                    rows,
+                } = *step;
                 match planner.step(&view, rows) {
                     Ok(batch) => Input::CompactionPlanned(Box::new((planner, batch))),
                     Err(error) => Input::Fatal(error.into()),

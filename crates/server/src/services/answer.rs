@@ -31,15 +31,26 @@ pub fn encode(answer: Answer, header: ResponseHeader, newest: i64) -> Body {
             response.header = at(told(&response.header));
             body(&response)
         }
-        Answer::Compaction(revision) => body(&CompactionResponse { header: at(revision) }),
-        Answer::LeaseGrant { id, ttl_s, revision } => body(&LeaseGrantResponse {
+        Answer::Compaction(revision) => body(&CompactionResponse {
+            header: at(revision),
+        }),
+        Answer::LeaseGrant {
+            id,
+            ttl_s,
+            revision,
+        } => body(&LeaseGrantResponse {
             header: at(revision),
             id,
             ttl: ttl_s,
             error: String::new(),
         }),
-        Answer::LeaseRevoke { revision, .. } => body(&LeaseRevokeResponse { header: at(revision) }),
-        Answer::Alarm(alarms) => body(&AlarmResponse { header: at(0), alarms }),
+        Answer::LeaseRevoke { revision, .. } => body(&LeaseRevokeResponse {
+            header: at(revision),
+        }),
+        Answer::Alarm(alarms) => body(&AlarmResponse {
+            header: at(0),
+            alarms,
+        }),
         Answer::LeaseCheckpoint(_) | Answer::Nothing => {
             unreachable!("no call waits for an entry of this kind")
         }

@@ -40,7 +40,11 @@ pub fn put(request: &PutRequest) -> Result<(), Error> {
 
 /// A deletion.
 pub fn delete_range(request: &DeleteRangeRequest) -> Result<(), Error> {
-    if request.key.is_empty() { Err(Error::EmptyKey) } else { Ok(()) }
+    if request.key.is_empty() {
+        Err(Error::EmptyKey)
+    } else {
+        Ok(())
+    }
 }
 
 /// A transaction.
@@ -53,7 +57,11 @@ pub fn txn(request: &TxnRequest, max_ops: usize) -> Result<(), Error> {
 }
 
 fn shape(request: &TxnRequest, max_ops: usize) -> Result<(), Error> {
-    let ops = request.compare.len().max(request.success.len()).max(request.failure.len());
+    let ops = request
+        .compare
+        .len()
+        .max(request.success.len())
+        .max(request.failure.len());
     let left = max_ops.checked_sub(ops).ok_or(Error::TooManyOps)?;
     if request.compare.iter().any(|compare| compare.key.is_empty()) {
         return Err(Error::EmptyKey);
@@ -128,23 +136,45 @@ mod tests {
     use super::*;
 
     fn put_op(key: &'static str) -> RequestOp {
-        let put = PutRequest { key: key.into(), ..Default::default() };
-        RequestOp { request: Some(Request::RequestPut(put)) }
+        let put = PutRequest {
+            key: key.into(),
+            ..Default::default()
+        };
+        RequestOp {
+            request: Some(Request::RequestPut(put)),
+        }
     }
 
     fn delete_op(key: &'static str, end: &'static str) -> RequestOp {
-        let delete =
-            DeleteRangeRequest { key: key.into(), range_end: end.into(), ..Default::default() };
-        RequestOp { request: Some(Request::RequestDeleteRange(delete)) }
+        let delete = DeleteRangeRequest {
+            key: key.into(),
+            range_end: end.into(),
+            ..Default::default()
+        };
+        RequestOp {
+            request: Some(Request::RequestDeleteRange(delete)),
+        }
     }
 
     fn txn_op(success: Vec<RequestOp>, failure: Vec<RequestOp>) -> RequestOp {
-        let txn = TxnRequest { success, failure, ..Default::default() };
-        RequestOp { request: Some(Request::RequestTxn(txn)) }
+        let txn = TxnRequest {
+            success,
+            failure,
+            ..Default::default()
+        };
+        RequestOp {
+            request: Some(Request::RequestTxn(txn)),
+        }
     }
 
     fn check(success: Vec<RequestOp>) -> Result<(), Error> {
-        txn(&TxnRequest { success, ..Default::default() }, 128)
+        txn(
+            &TxnRequest {
+                success,
+                ..Default::default()
+            },
+            128,
+        )
     }
 
     #[test]
@@ -154,7 +184,10 @@ mod tests {
         assert_eq!(check(vec![put_op("b"), delete_op("a", "c")]), duplicate);
         assert_eq!(check(vec![delete_op("a", ""), put_op("a")]), duplicate);
         assert_eq!(check(vec![put_op("c"), delete_op("a", "c")]), Ok(()));
-        assert_eq!(check(vec![delete_op("a", "c"), delete_op("a", "c")]), Ok(()));
+        assert_eq!(
+            check(vec![delete_op("a", "c"), delete_op("a", "c")]),
+            Ok(())
+        );
     }
 
     #[test]
@@ -164,8 +197,14 @@ mod tests {
         assert_eq!(check(vec![both()]), Ok(()));
         assert_eq!(check(vec![both(), put_op("a")]), duplicate);
         assert_eq!(check(vec![both(), both()]), duplicate);
-        assert_eq!(check(vec![txn_op(vec![delete_op("a", "")], vec![]), put_op("a")]), duplicate);
-        assert_eq!(check(vec![delete_op("a", ""), txn_op(vec![put_op("a")], vec![])]), duplicate);
+        assert_eq!(
+            check(vec![txn_op(vec![delete_op("a", "")], vec![]), put_op("a")]),
+            duplicate
+        );
+        assert_eq!(
+            check(vec![delete_op("a", ""), txn_op(vec![put_op("a")], vec![])]),
+            duplicate
+        );
     }
 
     #[test]
@@ -176,11 +215,17 @@ mod tests {
     #[test]
     fn operations_are_counted_with_their_nesting() {
         let many = |n: usize| (0..n).map(|_| delete_op("a", "")).collect::<Vec<_>>();
-        let request = |success| TxnRequest { success, ..Default::default() };
+        let request = |success| TxnRequest {
+            success,
+            ..Default::default()
+        };
         assert_eq!(txn(&request(many(128)), 128), Ok(()));
         assert_eq!(txn(&request(many(129)), 128), Err(Error::TooManyOps));
         assert_eq!(txn(&request(vec![txn_op(many(127), vec![])]), 128), Ok(()));
-        assert_eq!(txn(&request(vec![txn_op(many(128), vec![])]), 128), Err(Error::TooManyOps));
+        assert_eq!(
+            txn(&request(vec![txn_op(many(128), vec![])]), 128),
+            Err(Error::TooManyOps)
+        );
         let empty = RequestOp { request: None };
         assert_eq!(txn(&request(vec![empty]), 128), Err(Error::KeyNotFound));
     }
@@ -196,8 +241,11 @@ mod tests {
         assert_eq!(put(&put_of("", "")), Err(Error::EmptyKey));
         assert_eq!(put(&put_of("k", "v")), Err(Error::ValueProvided));
         assert_eq!(put(&put_of("k", "")), Ok(()));
-        let sorted =
-            |sort_order| RangeRequest { key: "k".into(), sort_order, ..Default::default() };
+        let sorted = |sort_order| RangeRequest {
+            key: "k".into(),
+            sort_order,
+            ..Default::default()
+        };
         assert_eq!(range(&sorted(3)), Err(Error::InvalidSortOption));
         assert_eq!(range(&sorted(2)), Ok(()));
     }

@@ -33,10 +33,11 @@ impl Services {
             return Ok(Reply::Now(list()));
         }
         let caller = answer();
-        self.member.linearizable(Box::new(move |reply, batch| match reply {
-            MemberReply::Ready => caller.respond_in(Ok(list()), batch),
-            other => caller.respond_in(Err(failure(other)), batch),
-        }));
+        self.member
+            .linearizable(Box::new(move |reply, batch| match reply {
+                MemberReply::Ready => caller.respond_in(Ok(list()), batch),
+                other => caller.respond_in(Err(failure(other)), batch),
+            }));
         Ok(Reply::Later)
     }
 }

@@ -1,7 +1,8 @@
 //! gRPC health checking: the server as a whole (`""`) serves while it runs.
 
+use super::sink::Sink;
 use super::{Services, body, decode};
-use crate::transport::{Code, Reply, Status, StreamHandler, StreamSink};
+use crate::transport::{Code, Reply, Status, StreamHandler};
 use bytes::Bytes;
 use quorate_api::health::health_check_response::ServingStatus;
 use quorate_api::health::{HealthCheckRequest, HealthCheckResponse};
@@ -11,7 +12,9 @@ fn status_of(service: &str) -> Option<ServingStatus> {
 }
 
 fn response(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse { status: status as i32 }
+    HealthCheckResponse {
+        status: status as i32,
+    }
 }
 
 impl Services {
@@ -23,14 +26,14 @@ impl Services {
         }
     }
 
-    pub(super) fn open_health_watch(&self, sink: StreamSink) -> Box<dyn StreamHandler> {
+    pub(super) fn open_health_watch(&self, sink: Sink) -> Box<dyn StreamHandler> {
         Box::new(HealthWatch { sink })
     }
 }
 
 /// Tells the status once: it does not change while the server runs.
 struct HealthWatch {
-    sink: StreamSink,
+    sink: Sink,
 }
 
 impl StreamHandler for HealthWatch {

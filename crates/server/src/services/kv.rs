@@ -18,7 +18,10 @@ use quorate_node::store::txn::{is_read_only, is_serializable, read_only_txn};
 use std::sync::Arc;
 
 /// What a worker thread answers itself.
-const INLINE: Inline = Inline { keys: 64, bytes: 256 * 1024 };
+const INLINE: Inline = Inline {
+    keys: 64,
+    bytes: 256 * 1024,
+};
 /// Bytes that are copied at a time from a view.
 const SPLICE_CHUNK_BYTES: usize = 64 * 1024;
 
@@ -40,10 +43,11 @@ impl Services {
         }
         let responder = answer();
         let this = self.reader();
-        self.member.linearizable(Box::new(move |reply, batch| match reply {
-            MemberReply::Ready => this.range_later(request, responder, batch),
-            other => responder.respond_in(Err(failure(other)), batch),
-        }));
+        self.member
+            .linearizable(Box::new(move |reply, batch| match reply {
+                MemberReply::Ready => this.range_later(request, responder, batch),
+                other => responder.respond_in(Err(failure(other)), batch),
+            }));
         Ok(Reply::Later)
     }
 
@@ -61,7 +65,9 @@ impl Services {
     }
 
     pub(super) fn reader(&self) -> Reader {
-        Reader { member: self.member.clone() }
+        Reader {
+            member: self.member.clone(),
+        }
     }
 
     pub(super) fn put(
@@ -106,13 +112,14 @@ impl Services {
         }
         let responder = answer();
         let this = self.reader();
-        self.member.linearizable(Box::new(move |reply, batch| match reply {
-            MemberReply::Ready if this.is_small(&request) => {
-                responder.respond_in(this.read_txn(&request), batch);
-            }
-            MemberReply::Ready => this.txn_on_pool(request, responder),
-            other => responder.respond_in(Err(failure(other)), batch),
-        }));
+        self.member
+            .linearizable(Box::new(move |reply, batch| match reply {
+                MemberReply::Ready if this.is_small(&request) => {
+                    responder.respond_in(this.read_txn(&request), batch);
+                }
+                MemberReply::Ready => this.txn_on_pool(request, responder),
+                other => responder.respond_in(Err(failure(other)), batch),
+            }));
         Ok(Reply::Later)
     }
 
@@ -184,7 +191,9 @@ impl Reader {
         let slot = Arc::new(std::sync::Mutex::new(Some(responder)));
         let taken = slot.clone();
         let take = |slot: &std::sync::Mutex<Option<Caller>>| {
-            slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+            slot.lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take()
         };
         let job = Box::new(move || {
             let answer = read();
@@ -229,8 +238,7 @@ impl Reader {
     fn read_txn(&self, request: &TxnRequest) -> Result<Body, Status> {
         let view = self.member.view();
         let source = view.source().map_err(store_status)?;
-        let mut response =
-            read_only_txn(&source, &|_| false, request).map_err(store_status)?;
+        let mut response = read_only_txn(&source, &|_| false, request).map_err(store_status)?;
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
         response.header = Some(self.header(revision));
         Ok(body(&response))
@@ -264,7 +272,10 @@ fn range_body(header: ResponseHeader, answer: RangeAnswer) -> Body {
                 splice: Some(splice),
                 tail: tail.into(),
             };
-            Body::Source { len, source: Box::new(source) }
+            Body::Source {
+                len,
+                source: Box::new(source),
+            }
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use super::kv::{Reader, failure};
 use super::propose::Field;
+use super::sink::Sink;
 use super::{Caller, Services, body, decode};
-use crate::transport::{Reply, Status, StreamHandler, StreamSink, WakeBatch};
+use crate::transport::{Reply, Status, StreamHandler, WakeBatch};
 use bytes::Bytes;
 use prost::Message;
 use quorate_api::Error;
@@ -53,10 +54,11 @@ impl Services {
         if self.member.reads_are_local() {
             then(reader, caller, &mut WakeBatch::new());
         } else {
-            self.member.linearizable(Box::new(move |reply, batch| match reply {
-                MemberReply::Ready => then(reader, caller, batch),
-                other => caller.respond_in(Err(failure(other)), batch),
-            }));
+            self.member
+                .linearizable(Box::new(move |reply, batch| match reply {
+                    MemberReply::Ready => then(reader, caller, batch),
+                    other => caller.respond_in(Err(failure(other)), batch),
+                }));
         }
         Reply::Later
     }
@@ -84,8 +86,11 @@ impl Services {
                 {
                     response.ttl = (remaining_ms / 1000) as i64;
                     response.granted_ttl = info.ttl_s;
-                    response.keys =
-                        info.keys.iter().map(|key| Bytes::copy_from_slice(key)).collect();
+                    response.keys = info
+                        .keys
+                        .iter()
+                        .map(|key| Bytes::copy_from_slice(key))
+                        .collect();
                 }
                 caller.respond_in(Ok(body(&response)), batch);
             }));
@@ -101,7 +106,11 @@ impl Services {
             let member = reader.member.clone();
             member.ask(Box::new(move |member, batch| {
                 let revision = member.view().revision;
-                let leases = member.lessor().ids().into_iter().map(|id| LeaseStatus { id });
+                let leases = member
+                    .lessor()
+                    .ids()
+                    .into_iter()
+                    .map(|id| LeaseStatus { id });
                 let response = LeaseLeasesResponse {
                     header: Some(reader.header(revision)),
                     leases: leases.collect(),
@@ -111,14 +120,17 @@ impl Services {
         }))
     }
 
-    pub(super) fn open_keep_alive(&self, sink: StreamSink) -> Box<dyn StreamHandler> {
-        Box::new(KeepAlive { reader: self.reader(), sink })
+    pub(super) fn open_keep_alive(&self, sink: Sink) -> Box<dyn StreamHandler> {
+        Box::new(KeepAlive {
+            reader: self.reader(),
+            sink,
+        })
     }
 }
 
 struct KeepAlive {
     reader: Reader,
-    sink: StreamSink,
+    sink: Sink,
 }
 
 impl StreamHandler for KeepAlive {
@@ -129,14 +141,21 @@ impl StreamHandler for KeepAlive {
         // alive at a later one.
         let header = reader.header(reader.member.view().revision);
         let tell = move |ttl: i64, batch: &mut WakeBatch| {
-            let response = LeaseKeepAliveResponse { header: Some(header), id, ttl };
+            let response = LeaseKeepAliveResponse {
+                header: Some(header),
+                id,
+                ttl,
+            };
             sink.send_in(body(&response), batch);
         };
         let sink = self.sink.clone();
         self.reader.member.ask(Box::new(move |member, batch| {
             let now_ms = member.now_ms();
             match member.lessor().renew(id, now_ms) {
-                Renewal::Renewed { ttl_s, clear_checkpoint } => {
+                Renewal::Renewed {
+                    ttl_s,
+                    clear_checkpoint,
+                } => {
                     if clear_checkpoint {
                         member.clear_checkpoint(id);
                     }

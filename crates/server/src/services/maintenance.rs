@@ -32,8 +32,10 @@ impl Services {
             errors.push(Error::NoLeader.text().to_owned());
         }
         for alarm in view.alarms.of_kind(AlarmType::None as i32) {
-            let kind = AlarmType::try_from(alarm.alarm)
-                .map_or_else(|_| alarm.alarm.to_string(), |kind| kind.as_str_name().to_owned());
+            let kind = AlarmType::try_from(alarm.alarm).map_or_else(
+                |_| alarm.alarm.to_string(),
+                |kind| kind.as_str_name().to_owned(),
+            );
             errors.push(format!("memberID:{} alarm:{kind} ", alarm.member_id));
         }
         let downgrade = view.members.downgrade_job();
@@ -61,10 +63,7 @@ impl Services {
         Ok(Reply::Now(body(&response)))
     }
 
-    pub(super) fn defragment(
-        &self,
-        answer: &mut dyn FnMut() -> Caller,
-    ) -> Result<Reply, Status> {
+    pub(super) fn defragment(&self, answer: &mut dyn FnMut() -> Caller) -> Result<Reply, Status> {
         let caller = answer();
         tracing::info!("starting defragment");
         self.member.defragment(Box::new(move |reply, batch| {

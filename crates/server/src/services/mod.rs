@@ -14,10 +14,12 @@ mod lease;
 mod maintenance;
 mod propose;
 mod range_stream;
+pub(crate) mod sink;
 mod snapshot;
 mod watch;
 
 pub use caller::Caller;
+use sink::Sink;
 
 use crate::driver::Handle;
 use crate::metrics::call_started;
@@ -55,13 +57,21 @@ pub struct Services {
 
 /// A header without a revision.
 pub fn header(cluster_id: u64, member_id: u64, raft_term: u64) -> ResponseHeader {
-    ResponseHeader { cluster_id, member_id, revision: 0, raft_term }
+    ResponseHeader {
+        cluster_id,
+        member_id,
+        revision: 0,
+        raft_term,
+    }
 }
 
 /// Decodes a request, or gives grpc-go's status for one that cannot be.
 pub(crate) fn decode<T: Message + Default>(message: Bytes) -> Result<T, Status> {
     T::decode(message).map_err(|e| {
-        Status::new(Code::Internal, format!("grpc: error unmarshalling request: {e}"))
+        Status::new(
+            Code::Internal,
+            format!("grpc: error unmarshalling request: {e}"),
+        )
     })
 }
 
@@ -82,7 +92,10 @@ pub(crate) fn store_status(error: quorate_node::store::Error) -> Status {
 }
 
 pub(crate) fn not_served(what: &str) -> Status {
-    Status::new(Code::Unimplemented, format!("etcdserver: {what} is not served by this version"))
+    Status::new(
+        Code::Unimplemented,
+        format!("etcdserver: {what} is not served by this version"),
+    )
 }
 
 impl Services {
@@ -141,14 +154,34 @@ impl Services {
             Method::MaintenanceHashKV => self.hash_kv(message, answer),
             Method::MaintenanceMoveLeader => self.move_leader(message),
             Method::MaintenanceDowngrade => Err(not_served("a downgrade")),
-            Method::AuthAuthStatus => Ok(Reply::Now(body(&api::etcdserverpb::AuthStatusResponse {
-                header: Some(self.header(self.member.view().revision)),
-                enabled: false,
-                auth_revision: 1,
-            }))),
+            Method::AuthAuthStatus => {
+                Ok(Reply::Now(body(&api::etcdserverpb::AuthStatusResponse {
+                    header: Some(self.header(self.member.view().revision)),
+                    enabled: false,
+                    auth_revision: 1,
+                })))
+            }
             Method::AuthAuthenticate => Err(Error::AuthNotEnabled.into()),
             Method::HealthCheck => self.health_check(message),
             _ if method.service() == "etcdserverpb.Auth" => Err(not_served("authentication")),
+            _ => Err(not_served(method.service())),
+        }
+    }
+}
+
+impl Services {
+    /// Opens a stream of any streaming method.
+    pub(crate) fn stream(
+        &self,
+        method: Method,
+        sink: Sink,
+    ) -> Result<Box<dyn StreamHandler>, Status> {
+        match method {
+            Method::WatchWatch => Ok(self.open_watch(sink)),
+            Method::LeaseLeaseKeepAlive => Ok(self.open_keep_alive(sink)),
+            Method::KVRangeStream => Ok(self.open_range_stream(sink)),
+            Method::MaintenanceSnapshot => self.open_snapshot(sink),
+            Method::HealthWatch => Ok(self.open_health_watch(sink)),
             _ => Err(not_served(method.service())),
         }
     }
@@ -174,7 +207,10 @@ impl Service for Frontend {
             };
             return Lookup::Method(MethodId(method as u16), kind);
         }
-        let service = path.trim_start_matches('/').rsplit_once('/').map_or("", |(s, _)| s);
+        let service = path
+            .trim_start_matches('/')
+            .rsplit_once('/')
+            .map_or("", |(s, _)| s);
         if self.grpc && Method::knows_service(service) {
             Lookup::UnknownMethod
         } else {
@@ -200,16 +236,8 @@ impl Service for Frontend {
     ) -> Result<Box<dyn StreamHandler>, Status> {
         let method = Method::ALL[usize::from(method.0)];
         call_started(method);
-        let services = &self.services;
-        services.check_leader(context)?;
-        match method {
-            Method::WatchWatch => Ok(services.open_watch(sink)),
-            Method::LeaseLeaseKeepAlive => Ok(services.open_keep_alive(sink)),
-            Method::KVRangeStream => Ok(services.open_range_stream(sink)),
-            Method::MaintenanceSnapshot => services.open_snapshot(sink),
-            Method::HealthWatch => Ok(services.open_health_watch(sink)),
-            _ => Err(not_served(method.service())),
-        }
+        self.services.check_leader(context)?;
+        self.services.stream(method, Sink::Grpc(sink))
     }
 
     fn flush(&self, _: &ConnectionInbox) {

@@ -11,9 +11,7 @@ use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use quorate_api::Error;
 use quorate_api::etcdserverpb::alarm_request::AlarmAction;
-use quorate_api::etcdserverpb::{
-    AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader,
-};
+use quorate_api::etcdserverpb::{AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader};
 use quorate_node::Proposal;
 
 /// Fields of InternalRaftRequest.
@@ -60,7 +58,12 @@ impl Services {
             return Err(Error::RequestTooLarge.into());
         }
         let token = Some(Waiter::Answer(answer()));
-        self.member.propose(Proposal { id, data: data.into(), token, physical });
+        self.member.propose(Proposal {
+            id,
+            data: data.into(),
+            token,
+            physical,
+        });
         Ok(Reply::Later)
     }
 
@@ -72,7 +75,10 @@ impl Services {
         }
         let id = self.member.draw_id();
         let request = InternalRaftRequest {
-            header: Some(RequestHeader { id, ..Default::default() }),
+            header: Some(RequestHeader {
+                id,
+                ..Default::default()
+            }),
             alarm: Some(AlarmRequest {
                 action: AlarmAction::Activate as i32,
                 member_id: self.member.member_id(),
@@ -81,7 +87,12 @@ impl Services {
             ..Default::default()
         };
         let data: Bytes = request.encode_to_vec().into();
-        self.member.propose(Proposal { id, data, token: None, physical: false });
+        self.member.propose(Proposal {
+            id,
+            data,
+            token: None,
+            physical: false,
+        });
         Err(Error::NoSpace.into())
     }
 }
@@ -93,12 +104,22 @@ mod tests {
 
     #[test]
     fn wrapping_is_encoding() {
-        let put = PutRequest { key: "k".into(), value: vec![7; 300].into(), ..Default::default() };
+        let put = PutRequest {
+            key: "k".into(),
+            value: vec![7; 300].into(),
+            ..Default::default()
+        };
         let whole = InternalRaftRequest {
-            header: Some(RequestHeader { id: 1 << 60, ..Default::default() }),
+            header: Some(RequestHeader {
+                id: 1 << 60,
+                ..Default::default()
+            }),
             put: Some(put.clone()),
             ..Default::default()
         };
-        assert_eq!(wrap(1 << 60, Field::Put, &put.encode_to_vec()), whole.encode_to_vec());
+        assert_eq!(
+            wrap(1 << 60, Field::Put, &put.encode_to_vec()),
+            whole.encode_to_vec()
+        );
     }
 }

@@ -9,8 +9,9 @@
 //! whole range is sorted.
 
 use super::kv::{Reader, failure, put_header};
+use super::sink::Sink;
 use super::{Services, checks, decode, store_status};
-use crate::transport::{Body, Code, Status, StreamHandler, StreamSink};
+use crate::transport::{Body, Code, Status, StreamHandler};
 use bytes::{Buf, Bytes};
 use prost::encoding::{decode_varint, encode_varint, encoded_len_varint};
 use quorate_api::etcdserverpb::range_request::SortTarget;
@@ -49,7 +50,7 @@ impl Gate {
     }
 
     /// Waits until the sink has room; false where the stream is gone.
-    pub(super) fn wait(&self, sink: &StreamSink) -> bool {
+    pub(super) fn wait(&self, sink: &Sink) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if state.1 || sink.is_closed() {
@@ -69,22 +70,30 @@ impl Gate {
 
 struct RangeStream {
     reader: Reader,
-    sink: StreamSink,
+    sink: Sink,
     gate: Arc<Gate>,
     begun: bool,
 }
 
 impl Services {
-    pub(super) fn open_range_stream(&self, sink: StreamSink) -> Box<dyn StreamHandler> {
+    pub(super) fn open_range_stream(&self, sink: Sink) -> Box<dyn StreamHandler> {
         let reader = self.reader();
-        Box::new(RangeStream { reader, sink, gate: Arc::default(), begun: false })
+        Box::new(RangeStream {
+            reader,
+            sink,
+            gate: Arc::default(),
+            begun: false,
+        })
     }
 }
 
 impl StreamHandler for RangeStream {
     fn on_message(&mut self, message: Bytes) -> Result<(), Status> {
         if std::mem::replace(&mut self.begun, true) {
-            return Err(Status::new(Code::Internal, "a range stream takes one request"));
+            return Err(Status::new(
+                Code::Internal,
+                "a range stream takes one request",
+            ));
         }
         let request: RangeRequest = decode(message)?;
         checks::range(&request)?;
@@ -142,7 +151,7 @@ impl Drop for RangeStream {
 fn send_all(
     reader: &Reader,
     request: &RangeRequest,
-    sink: &StreamSink,
+    sink: &Sink,
     gate: &Gate,
 ) -> Result<(), Status> {
     let view: Arc<View> = reader.member.view();
@@ -158,7 +167,11 @@ fn send_all(
     if request.sort_target != SortTarget::Key as i32 {
         return send_sorted(&view, request, kept.as_ref(), &header, sink, gate);
     }
-    let mut left = if request.limit > 0 { request.limit as u64 } else { u64::MAX };
+    let mut left = if request.limit > 0 {
+        request.limit as u64
+    } else {
+        u64::MAX
+    };
     let mut start = request.key.to_vec();
     let mut limit = FIRST_KEYS;
     loop {
@@ -188,7 +201,7 @@ fn send_sorted(
     request: &RangeRequest,
     kept: Option<&Root>,
     header: &ResponseHeader,
-    sink: &StreamSink,
+    sink: &Sink,
     gate: &Gate,
 ) -> Result<(), Status> {
     let answer = range(view, request, kept, None).map_err(store_status)?;
@@ -212,7 +225,10 @@ fn send_sorted(
             }
         }
         Kvs::Spliced(mut splice) => loop {
-            let chunk = splice.next_chunk(CHUNK_BYTES).map_err(store_status)?.unwrap_or_default();
+            let chunk = splice
+                .next_chunk(CHUNK_BYTES)
+                .map_err(store_status)?
+                .unwrap_or_default();
             if !gate.wait(sink) {
                 return Ok(());
             }
@@ -240,16 +256,15 @@ fn whole_fields(fields: &[u8], budget: usize) -> usize {
 
 /// Key-values that were sent, where a limit stopped it; else all that there are.
 fn request_total(request: &RangeRequest, left: u64) -> u64 {
-    if request.limit > 0 && left == 0 { request.limit as u64 } else { u64::MAX }
+    if request.limit > 0 && left == 0 {
+        request.limit as u64
+    } else {
+        u64::MAX
+    }
 }
 
 /// A RangeStreamResponse: one field with a RangeResponse.
-fn message(
-    header: Option<&ResponseHeader>,
-    kvs: &[u8],
-    more: bool,
-    count: i64,
-) -> Body {
+fn message(header: Option<&ResponseHeader>, kvs: &[u8], more: bool, count: i64) -> Body {
     let mut inner = Vec::with_capacity(kvs.len() + 64);
     if let Some(header) = header {
         put_header(&mut inner, header);

@@ -2,9 +2,10 @@
 
 use super::kv::failure;
 use super::range_stream::Gate;
+use super::sink::Sink;
 use super::{Services, body};
 use crate::driver::Handle;
-use crate::transport::{Code, Status, StreamHandler, StreamSink};
+use crate::transport::{Code, Status, StreamHandler};
 use bytes::Bytes;
 use quorate_api::Error;
 use quorate_api::etcdserverpb::SnapshotResponse;
@@ -19,7 +20,7 @@ const BLOB_BYTES: usize = 32 * 1024;
 
 struct SnapshotStream {
     member: Handle,
-    sink: StreamSink,
+    sink: Sink,
     gate: Arc<Gate>,
     running: Arc<AtomicUsize>,
     most: usize,
@@ -27,10 +28,7 @@ struct SnapshotStream {
 }
 
 impl Services {
-    pub(super) fn open_snapshot(
-        &self,
-        sink: StreamSink,
-    ) -> Result<Box<dyn StreamHandler>, Status> {
+    pub(super) fn open_snapshot(&self, sink: Sink) -> Result<Box<dyn StreamHandler>, Status> {
         Ok(Box::new(SnapshotStream {
             member: self.member.clone(),
             sink,
@@ -54,7 +52,10 @@ impl Drop for Place {
 impl StreamHandler for SnapshotStream {
     fn on_message(&mut self, _: Bytes) -> Result<(), Status> {
         if std::mem::replace(&mut self.begun, true) {
-            return Err(Status::new(Code::Internal, "a snapshot stream takes one request"));
+            return Err(Status::new(
+                Code::Internal,
+                "a snapshot stream takes one request",
+            ));
         }
         let place = Place(self.running.clone());
         if self.running.fetch_add(1, Ordering::AcqRel) >= self.most {
@@ -67,11 +68,13 @@ impl StreamHandler for SnapshotStream {
             }
             let refused = sink.clone();
             // A thread of its own: it goes at the client's pace, and the pool is for reads.
-            let spawned = std::thread::Builder::new().name("snapshot".into()).spawn(move || {
-                let status = send(&member, &sink, &gate).err();
-                drop(place);
-                sink.close(status.unwrap_or_else(Status::ok));
-            });
+            let spawned = std::thread::Builder::new()
+                .name("snapshot".into())
+                .spawn(move || {
+                    let status = send(&member, &sink, &gate).err();
+                    drop(place);
+                    sink.close(status.unwrap_or_else(Status::ok));
+                });
             if let Err(error) = spawned {
                 refused.close(Status::new(Code::ResourceExhausted, error.to_string()));
             }
@@ -96,7 +99,7 @@ impl Drop for SnapshotStream {
     }
 }
 
-fn send(member: &Handle, sink: &StreamSink, gate: &Gate) -> Result<(), Status> {
+fn send(member: &Handle, sink: &Sink, gate: &Gate) -> Result<(), Status> {
     let view = member.view();
     let version = view.storage_version.as_deref().unwrap_or("").to_owned();
     let file = view.file.clone();
@@ -113,7 +116,10 @@ fn send(member: &Handle, sink: &StreamSink, gate: &Gate) -> Result<(), Status> {
         digest.update(&blob);
         sent += blob.len() as u64;
         if !gate.wait(sink) {
-            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client went away"));
+            return Err(io::Error::new(
+                io::ErrorKind::BrokenPipe,
+                "the client went away",
+            ));
         }
         let whole = std::mem::replace(blob, Vec::with_capacity(BLOB_BYTES));
         sink.send(body(&SnapshotResponse {
@@ -136,10 +142,17 @@ fn send(member: &Handle, sink: &StreamSink, gate: &Gate) -> Result<(), Status> {
         Ok(())
     });
     let copied = copied.map_err(|e| e.to_string()).and_then(|_| {
-        if blob.is_empty() { Ok(()) } else { send_blob(&mut blob).map_err(|e| e.to_string()) }
+        if blob.is_empty() {
+            Ok(())
+        } else {
+            send_blob(&mut blob).map_err(|e| e.to_string())
+        }
     });
     if let Err(error) = copied {
-        tracing::warn!("error" = error.as_str(), "a snapshot was not sent to its end");
+        tracing::warn!(
+            "error" = error.as_str(),
+            "a snapshot was not sent to its end"
+        );
         return Err(Status::new(Code::Unavailable, error));
     }
     let sum = digest.finalize().to_vec();
@@ -149,8 +162,15 @@ fn send(member: &Handle, sink: &StreamSink, gate: &Gate) -> Result<(), Status> {
         "sending database sha256 checksum to client"
     );
     if gate.wait(sink) {
-        sink.send(body(&SnapshotResponse { blob: sum.into(), version, ..Default::default() }));
+        sink.send(body(&SnapshotResponse {
+            blob: sum.into(),
+            version,
+            ..Default::default()
+        }));
     }
-    tracing::info!("total-bytes" = total, "successfully sent database snapshot to client");
+    tracing::info!(
+        "total-bytes" = total,
+        "successfully sent database snapshot to client"
+    );
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! The watch service: from the client's requests to the hub, and from the hub's messages to frames.
 
+use super::sink::Sink;
 use super::{Services, decode, header};
 use crate::driver::Handle;
-use crate::transport::{Body, Status, StreamHandler, StreamSink, WakeBatch};
+use crate::transport::{Body, Status, StreamHandler, WakeBatch};
 use bytes::Bytes;
 use prost::Message as _;
 use prost::encoding::encode_varint;
@@ -15,11 +16,11 @@ use std::sync::atomic::Ordering;
 struct WatchStream {
     member: Handle,
     id: StreamId,
-    sink: StreamSink,
+    sink: Sink,
 }
 
 impl Services {
-    pub(super) fn open_watch(&self, sink: StreamSink) -> Box<dyn StreamHandler> {
+    pub(super) fn open_watch(&self, sink: Sink) -> Box<dyn StreamHandler> {
         let id = self.watch_streams.fetch_add(1, Ordering::Relaxed);
         let outbox = Box::new(WatchOutbox {
             sink: sink.clone(),
@@ -30,7 +31,11 @@ impl Services {
             let now_ms = member.now_ms();
             member.hub().open(id, outbox, now_ms);
         }));
-        Box::new(WatchStream { member: self.member.clone(), id, sink })
+        Box::new(WatchStream {
+            member: self.member.clone(),
+            id,
+            sink,
+        })
     }
 }
 
@@ -45,16 +50,21 @@ impl StreamHandler for WatchStream {
                     let view = view.clone();
                     if let Err(error) = hub.create(id, &create, &view) {
                         tracing::error!("error" = %error, "a watcher could not be made");
-                        sink.close(Status::new(crate::transport::Code::DataLoss, error.to_string()));
+                        sink.close(Status::new(
+                            crate::transport::Code::DataLoss,
+                            error.to_string(),
+                        ));
                     }
                 }));
             }
             Some(RequestUnion::CancelRequest(cancel)) => {
                 let watch_id = cancel.watch_id;
-                self.member.ask(Box::new(move |member, _| member.hub().cancel(id, watch_id)));
+                self.member
+                    .ask(Box::new(move |member, _| member.hub().cancel(id, watch_id)));
             }
             Some(RequestUnion::ProgressRequest(_)) => {
-                self.member.ask(Box::new(move |member, _| member.hub().request_progress(id)));
+                self.member
+                    .ask(Box::new(move |member, _| member.hub().request_progress(id)));
             }
             // etcd notes it and goes on.
             None => tracing::info!("invalid watch request type received in gRPC stream"),
@@ -62,9 +72,8 @@ impl StreamHandler for WatchStream {
         Ok(())
     }
 
-    fn on_half_close(&mut self) {
-        self.sink.close(Status::ok());
-    }
+    /// Events go on coming: only the requests have ended.
+    fn on_half_close(&mut self) {}
 
     fn on_cancel(&mut self) {}
 
@@ -77,12 +86,13 @@ impl StreamHandler for WatchStream {
 impl Drop for WatchStream {
     fn drop(&mut self) {
         let id = self.id;
-        self.member.ask(Box::new(move |member, _| member.hub().close(id)));
+        self.member
+            .ask(Box::new(move |member, _| member.hub().close(id)));
     }
 }
 
 struct WatchOutbox {
-    sink: StreamSink,
+    sink: Sink,
     member: Handle,
     /// Beyond it, a watcher that takes fragments gets them.
     max_bytes: usize,
@@ -101,7 +111,11 @@ impl Outbox for WatchOutbox {
             ..header(member.cluster_id(), member.member_id(), member.term())
         };
         let control = match message {
-            Message::Events { revision, to, events } => {
+            Message::Events {
+                revision,
+                to,
+                events,
+            } => {
                 self.send_events(&head(revision), &to, &events, &mut batch);
                 return;
             }
@@ -125,18 +139,24 @@ impl Outbox for WatchOutbox {
                 canceled: true,
                 ..Default::default()
             },
-            Message::Compacted { watch_id, compact_revision } => WatchResponse {
+            Message::Compacted {
+                watch_id,
+                compact_revision,
+            } => WatchResponse {
                 header: Some(head(0)),
                 watch_id,
                 canceled: true,
                 compact_revision,
                 ..Default::default()
             },
-            Message::Progress { watch_id, revision } => {
-                WatchResponse { header: Some(head(revision)), watch_id, ..Default::default() }
-            }
+            Message::Progress { watch_id, revision } => WatchResponse {
+                header: Some(head(revision)),
+                watch_id,
+                ..Default::default()
+            },
         };
-        self.sink.send_in(Body::Whole(control.encode_to_vec().into()), &mut batch);
+        self.sink
+            .send_in(Body::Whole(control.encode_to_vec().into()), &mut batch);
     }
 }
 

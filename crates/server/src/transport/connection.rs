@@ -429,6 +429,13 @@ impl<T: Duplex> Connection<T> {
         self.free.push(slot);
         self.open -= 1;
         self.link.borrow_mut().active_streams = self.open;
+        if self.open == 0 {
+            assert_eq!(
+                (self.round.unsent_bytes, self.round.assembling_bytes),
+                (0, 0),
+                "who goes counts no more"
+            );
+        }
         if self.open == 0 && self.slots.capacity() > 1024 {
             // A burst of streams is over: its memory is not kept.
             self.slots = Vec::new();

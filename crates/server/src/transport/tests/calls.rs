@@ -323,9 +323,14 @@ async fn a_deadline_ends_a_call_and_its_answer_comes_too_late() {
     assert!(started.elapsed() >= Duration::from_millis(30));
     let (_, responder, cancellation) = server.later_call().await;
     assert!(cancellation.is_cancelled());
-    responder.respond(Ok(b"late".to_vec().into()));
-    // The slot is used again, and the late answer does not go to the wrong call.
-    assert_eq!(call(&client, "/t.T/Echo", b"next").await.answer(), b"next");
+    // The next call takes the same place, and the late answer does not reach it.
+    let waiting = tokio::spawn(async move { call(&client, "/t.T/Later", b"next").await });
+    let (_, next, _) = server.later_call().await;
+    let mut batch = WakeBatch::new();
+    responder.respond_in(Ok(b"late".to_vec().into()), &mut batch);
+    next.respond_in(Ok(b"right".to_vec().into()), &mut batch);
+    batch.flush();
+    assert_eq!(waiting.await.unwrap().answer(), b"right");
 }
 
 #[tokio::test]

@@ -222,10 +222,11 @@ async fn a_flood_of_small_messages_is_taken() {
     let client = server.client().await;
     let (response, mut send) = begin(&client, request("/t.T/Chat")).await;
     let sink = server.opened().await;
-    for n in 0..5000_u32 {
-        send.send_data(framed(&n.to_be_bytes()), n == 4999).unwrap();
+    for n in 0..30_000_u32 {
+        send.send_data(framed(&n.to_be_bytes()), n == 29_999)
+            .unwrap();
     }
-    for n in 0..5000_u32 {
+    for n in 0..30_000_u32 {
         match server.event().await {
             Event::Message(message) => assert_eq!(message, n.to_be_bytes().to_vec()),
             other => panic!("{other:?}"),
