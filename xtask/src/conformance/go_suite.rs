@@ -187,7 +187,7 @@ fn stream(
         let line = line.map_err(Error::file(log))?;
         let text = results.take(&String::from_utf8_lossy(&line));
         file.write_all(text.as_bytes()).map_err(Error::file(log))?;
-        if let Some(ended) = text.strip_prefix("--- ") {
+        if let Some(ended) = text.strip_prefix("--- ").filter(|ended| !ended.contains('/')) {
             print!("{ended}");
         }
     }
