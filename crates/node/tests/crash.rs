@@ -183,3 +183,63 @@ fn hashes_survive_restarts_and_compactions() {
         assert_eq!(before, after, "seed {seed}");
     }
 }
+
+#[test]
+fn a_full_disk_refuses_writes_and_recovers() {
+    for seed in 300..330 {
+        let mut random = Random(seed);
+        let disk = faulty(seed);
+        let mut machine = Machine::start(disk.clone(), seed).expect("an empty disk has space");
+        let (mut model, mut acknowledged) = (Model::new(), Model::new());
+        let mut refused = 0;
+        for token in 0..120 {
+            if token == 30 {
+                disk.set_space(Some(disk.used_bytes() + random.below(40_000)));
+            }
+            if token == 90 {
+                disk.set_space(None);
+            }
+            let before = model.clone();
+            let request = model.draw(&mut random);
+            machine.propose(token, request);
+            machine.settle().expect("a full disk is no failure");
+            match machine.replies.get(&token) {
+                // Known to have happened, or known not to have.
+                Some(Ok(())) => acknowledged = model.clone(),
+                Some(Err(error)) if error.contains("space exceeded") => {
+                    refused += 1;
+                    model = before;
+                }
+                Some(Err(_)) => {}
+                // Not decided: it is in the log's queue, and comes through with the space.
+                None => {}
+            }
+            if token % 9 == 0 {
+                machine.tick().expect("a full disk is no failure");
+            }
+        }
+        machine.tick().expect("there is space again");
+        assert_eq!(
+            machine.member.view().revision,
+            model.revision(),
+            "seed {seed}"
+        );
+        assert_eq!(
+            &machine.content(model.revision()),
+            model.content(model.revision())
+        );
+        assert!(model.revision() >= acknowledged.revision() && refused < 120);
+        drop(machine);
+        let again = Machine::start(Arc::new(disk.crash(seed)), seed).expect("it starts again");
+        let revision = again.member.view().revision;
+        assert!(
+            revision >= acknowledged.revision(),
+            "seed {seed}: acknowledged writes are there"
+        );
+        assert_eq!(
+            &again.content(revision),
+            model.content(revision),
+            "seed {seed}"
+        );
+    }
+}

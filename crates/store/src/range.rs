@@ -609,3 +609,7 @@ fn sort(kvs: &mut [KeyValueRef<'_>], request: &RangeRequest) {
         if descending { order.reverse() } else { order }
     });
 }
+
+#[cfg(test)]
+#[path = "range_tests.rs"]
+mod tests;

@@ -398,3 +398,7 @@ fn delete_range_in(
         prev_kvs,
     })
 }
+
+#[cfg(test)]
+#[path = "txn_tests.rs"]
+mod tests;

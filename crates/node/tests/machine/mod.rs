@@ -93,6 +93,8 @@ pub struct Machine {
     random: Random,
     next_id: u64,
     pub vacuums: bool,
+    /// A commit that found no space.
+    uncommitted: Option<quorate_node::store::commit::Frozen>,
 }
 
 impl Machine {
@@ -107,6 +109,7 @@ impl Machine {
             random: Random(seed),
             next_id: 1 << 20,
             vacuums: true,
+            uncommitted: None,
         };
         machine.settle()?;
         Ok(machine)
@@ -158,10 +161,14 @@ impl Machine {
         if !commit_first {
             busy |= self.do_log()?;
         }
-        if let Some(frozen) = effects.commit {
-            busy = true;
-            let committed = self.commit.commit(&frozen)?.expect("the disk is large");
-            self.member.commit_done(committed);
+        if let Some(frozen) = effects.commit.or(self.uncommitted.take()) {
+            match self.commit.commit(&frozen)? {
+                Some(committed) => {
+                    busy = true;
+                    self.member.commit_done(committed);
+                }
+                None => self.uncommitted = Some(frozen),
+            }
         } else if self.vacuums && self.random.below(8) == 0 {
             let step = self.commit.vacuum()?;
             self.member.file_moved(step.file);
@@ -187,10 +194,12 @@ impl Machine {
             self.log.idle()?;
             return Ok(false);
         }
+        let mut busy = false;
         for done in self.log.step()? {
+            busy |= !matches!(done, quorate_node::LogDone::Full(_));
             self.member.log_done(done)?;
         }
-        Ok(true)
+        Ok(busy)
     }
 
     /// A tick and what follows.
