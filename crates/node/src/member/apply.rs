@@ -1,0 +1,179 @@
+//! Applying entries: requests to the store, configuration changes to the members and to raft.
+
+use super::{CLUSTER_VERSION, Member, Note, Reply};
+use crate::Error;
+use crate::conf_change::{Verdict, conf_state_json, decode, judge};
+use bytes::Bytes;
+use quorate_api as api;
+use quorate_api::etcdserverpb::InternalRaftRequest;
+use quorate_api::membershippb::ClusterVersionSetRequest;
+use quorate_raft::{ConfChange, Entry, EntryKind};
+use quorate_store::{Answer, Applied};
+use quorate_wal::raftpb;
+
+impl<T> Member<T> {
+    /// Applies what is committed, as long as the commit stage keeps up.
+    pub(super) fn apply_what_may(&mut self) -> Result<(), Error> {
+        while self.store.pending().bytes < self.config.commit_bytes_cap {
+            let Some(job) = self.apply_queue.pop_front() else {
+                break;
+            };
+            for entry in &job.entries {
+                self.apply(entry)?;
+            }
+            self.raft.apply_done(job.done);
+            if self.raft.soft_state().lead == 0 {
+                self.campaign_if_alone();
+            }
+            if std::mem::take(&mut self.wants_version) {
+                self.propose_own(InternalRaftRequest {
+                    cluster_version_set: Some(ClusterVersionSetRequest {
+                        ver: CLUSTER_VERSION.to_owned(),
+                    }),
+                    ..Default::default()
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), Error> {
+        let at = Applied {
+            index: entry.index,
+            term: entry.term,
+        };
+        if at.index <= self.store.applied().index {
+            return Ok(()); // it was in the database already
+        }
+        self.applied_something = true;
+        match entry.kind {
+            EntryKind::Normal if entry.data.is_empty() => self.store.advance(at),
+            EntryKind::Normal => self.apply_request(at, &entry.data)?,
+            EntryKind::ConfChange => self.apply_conf_change(at, entry)?,
+            EntryKind::ConfChangeV2 => {
+                let change = decode(entry.kind, &entry.data).ok_or_else(|| Error::Entry {
+                    index: entry.index,
+                    what: "its configuration change cannot be read".into(),
+                })?;
+                self.store.advance(at);
+                self.change_raft(entry.index, &change)?;
+            }
+        }
+        if entry.term == self.raft.hard_state().term && self.is_leader() && !self.term_begun {
+            self.term_begins();
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply_request(&mut self, at: Applied, data: &Bytes) -> Result<(), Error> {
+        let request = api::internal::decode(data).map_err(|e| Error::Entry {
+            index: at.index,
+            what: e.to_string(),
+        })?;
+        let id = match (request.id, &request.header) {
+            (0, Some(header)) => header.id,
+            (id, _) => id,
+        };
+        let before = self.store.members().cluster_version.clone();
+        let outcome = self.store.apply(at, &request, self.now_ms)?;
+        if let Some(version) = request.cluster_version_set {
+            let initial = before.is_none();
+            self.cluster_version_set(version.ver, initial);
+        }
+        if request
+            .cluster_member_attr_set
+            .is_some_and(|set| set.member_id == self.config.member_id)
+            && self.pending.contains_key(&id)
+        {
+            self.effects.notes.push(Note::Published);
+        }
+        let Some(pending) = self.pending.remove(&id) else {
+            return Ok(());
+        };
+        let Some(token) = pending.token else {
+            return Ok(());
+        };
+        match outcome {
+            Ok(answer @ Answer::Compaction(_)) if pending.physical => {
+                let revision = request
+                    .compaction
+                    .map_or(0, |compaction| compaction.revision);
+                self.compaction_waiters.push((revision, token, answer));
+            }
+            outcome => self.effects.replies.push((token, Reply::Outcome(outcome))),
+        }
+        Ok(())
+    }
+
+    pub(super) fn cluster_version_set(&mut self, version: String, initial: bool) {
+        if version == CLUSTER_VERSION {
+            self.store.set_storage_version(CLUSTER_VERSION);
+        }
+        self.effects
+            .notes
+            .push(Note::ClusterVersion { version, initial });
+    }
+
+    pub(super) fn apply_conf_change(&mut self, at: Applied, entry: &Entry) -> Result<(), Error> {
+        let unreadable = |what: String| Error::Entry {
+            index: at.index,
+            what,
+        };
+        let change =
+            raftpb::decode_conf_change(&entry.data).map_err(|e| unreadable(e.to_string()))?;
+        self.store.advance(at);
+        let verdict = judge(self.store.members(), &change).map_err(unreadable)?;
+        let applied = match &verdict {
+            Verdict::Refused(_) => ConfChange {
+                node_id: 0,
+                ..change.clone()
+            },
+            _ => change.clone(),
+        };
+        self.change_raft(at.index, &applied.into())?;
+        let id = change.node_id;
+        let outcome = match verdict {
+            Verdict::Put(member) => {
+                if self.store.members().get(id).is_none() {
+                    self.effects.notes.push(Note::MemberAdded {
+                        id,
+                        peer_urls: member.peer_urls.clone(),
+                        is_learner: member.is_learner,
+                    });
+                }
+                self.store
+                    .change_members(|members, edits| members.put(member, edits));
+                Ok(Answer::Nothing)
+            }
+            Verdict::Remove(id) => {
+                self.store
+                    .change_members(|members, edits| members.remove(id, edits));
+                self.effects.notes.push(Note::MemberRemoved { id });
+                self.effects.removed |= id == self.config.member_id;
+                Ok(Answer::Nothing)
+            }
+            Verdict::Refused(error) => Err(error),
+        };
+        let pending = self.pending.remove(&change.id);
+        if let Some(token) = pending.and_then(|pending| pending.token) {
+            self.effects.replies.push((token, Reply::Outcome(outcome)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn change_raft(
+        &mut self,
+        index: u64,
+        change: &quorate_raft::ConfChangeV2,
+    ) -> Result<(), Error> {
+        let state = self
+            .raft
+            .apply_conf_change(index, change)
+            .map_err(|e| Error::Entry {
+                index,
+                what: e.to_string(),
+            })?;
+        self.store.set_conf_state(&conf_state_json(&state));
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! Proposals: taken or refused before they reach the log, and given up when their time is over.
+
+use super::{Member, Pending, Proposal, Reply};
+use prost::Message as _;
+use quorate_api as api;
+use quorate_api::etcdserverpb::{InternalRaftRequest, RequestHeader};
+use quorate_api::membershippb::{Attributes, ClusterMemberAttrSetRequest};
+
+impl<T> Member<T> {
+    /// Proposes requests that came together.
+    pub fn propose(&mut self, proposals: Vec<Proposal<T>>) {
+        if self.log_full {
+            return self.refuse(proposals, api::Error::NoSpace);
+        }
+        let gap = self
+            .raft
+            .hard_state()
+            .commit
+            .saturating_sub(self.store.applied().index);
+        if gap > self.config.max_apply_gap
+            || self.pending.len() + self.early.len() + proposals.len() > self.config.max_proposals
+        {
+            return self.refuse(proposals, api::Error::RequestTooManyRequests);
+        }
+        if self.raft.soft_state().lead == 0 {
+            // etcd's raft takes no proposal without a leader either, and the caller waits.
+            for proposal in proposals {
+                self.deadline(proposal.id);
+                self.early.push_back(proposal);
+            }
+            return;
+        }
+        self.propose_now(proposals);
+    }
+
+    pub(super) fn propose_now(&mut self, proposals: Vec<Proposal<T>>) {
+        let batch = proposals
+            .iter()
+            .map(|proposal| proposal.data.clone())
+            .collect();
+        if self.raft.propose_batch(batch).is_err() {
+            // Uncommitted entries beyond the limit, or a leadership transfer under way.
+            return self.refuse(proposals, api::Error::RequestTooManyRequests);
+        }
+        for proposal in proposals {
+            self.deadline(proposal.id);
+            let Proposal {
+                id,
+                token,
+                physical,
+                ..
+            } = proposal;
+            self.pending.insert(id, Pending { token, physical });
+        }
+    }
+
+    pub(super) fn refuse(&mut self, proposals: Vec<Proposal<T>>, error: api::Error) {
+        self.failed += proposals.len() as u64;
+        let told = proposals.into_iter().filter_map(|proposal| proposal.token);
+        self.effects
+            .replies
+            .extend(told.map(|token| (token, Reply::Failed(error))));
+    }
+
+    pub(super) fn deadline(&mut self, id: u64) {
+        self.deadlines
+            .push_back((self.now_ms + self.config.request_timeout_ms, id));
+    }
+
+    pub(super) fn expire_proposals(&mut self) {
+        while let Some(&(at, id)) = self.deadlines.front()
+            && at <= self.now_ms
+        {
+            self.deadlines.pop_front();
+            if let Some(pending) = self.pending.remove(&id) {
+                self.failed += 1;
+                let reply = Reply::Failed(api::Error::Timeout);
+                self.effects
+                    .replies
+                    .extend(pending.token.map(|token| (token, reply)));
+            }
+            if let Some(at) = self.early.iter().position(|proposal| proposal.id == id) {
+                let proposal = self.early.remove(at);
+                self.refuse(proposal.into_iter().collect(), api::Error::Timeout);
+            }
+        }
+    }
+
+    /// Draws a request id and proposes on the member's own behalf.
+    pub(super) fn propose_own(&mut self, request: InternalRaftRequest) {
+        let id = self.own_ids.draw();
+        let request = InternalRaftRequest {
+            header: Some(RequestHeader {
+                id,
+                ..Default::default()
+            }),
+            ..request
+        };
+        let data = request.encode_to_vec().into();
+        self.propose(vec![Proposal {
+            id,
+            data,
+            token: None,
+            physical: false,
+        }]);
+    }
+
+    pub(super) fn publish_attributes(&mut self) {
+        let attributes = Attributes {
+            name: self.config.name.clone(),
+            client_urls: self.config.client_urls.clone(),
+        };
+        self.propose_own(InternalRaftRequest {
+            cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
+                member_id: self.config.member_id,
+                member_attributes: Some(attributes),
+            }),
+            ..Default::default()
+        });
+    }
+}

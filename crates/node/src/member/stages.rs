@@ -1,0 +1,234 @@
+//! What the stages beside the loop have done, and what they are to do next: the log, commits,
+//! compaction plans, watchers that catch up.
+
+use super::{CompactionStep, Freezing, Member, Note, Reply, WATCH_STEPS};
+use crate::Error;
+use crate::legacy_tree;
+use crate::log_stage::{Appended, LogDone, LogJob};
+use quorate_raft::{Snapshot, SnapshotMetadata, Storage};
+use quorate_store::commit::Committed;
+use quorate_store::compaction::{Batch, Planner};
+use quorate_store::watch::catch_up::Found;
+
+impl<T> Member<T> {
+    /// Commits everything applied so far; the token is told [`Reply::Ready`] once it is durable.
+    pub fn commit_now(&mut self, token: T) {
+        let index = self.store.applied().index;
+        let pending = self.store.pending();
+        if pending.entries == 0 && pending.writes == 0 && !pending.committing {
+            self.effects.replies.push((token, Reply::Ready));
+            return;
+        }
+        self.force_commit = true;
+        self.commit_waiters.push((index, token));
+    }
+
+    /// What the log stage has done.
+    pub fn log_done(&mut self, done: LogDone) -> Result<(), Error> {
+        match done {
+            LogDone::Append(appended) => self.appended(appended),
+            LogDone::Snapshot { index } => {
+                self.snapshot_running = false;
+                self.snapshot_index = index;
+                let keep = self.config.snapshot_catch_up;
+                let storage = self.raft.storage_mut();
+                if let Some(below) = index.checked_sub(keep)
+                    && below >= storage.first_index()
+                {
+                    let compacted = storage.compact(below);
+                    assert!(
+                        compacted.is_ok(),
+                        "applied entries can be let go: {compacted:?}"
+                    );
+                }
+                self.effects.notes.push(Note::Snapshot { index });
+            }
+            LogDone::Purged(files) if files.is_empty() => {}
+            LogDone::Purged(files) => self.effects.notes.push(Note::Purged(files)),
+            LogDone::Full(what) => {
+                if !self.log_full {
+                    self.effects.notes.push(Note::DiskFull(what));
+                }
+                self.log_full = true;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn appended(&mut self, mut appended: Appended) {
+        if std::mem::take(&mut self.log_full) {
+            self.effects.notes.push(Note::DiskHasSpace);
+        }
+        let storage = self.raft.storage_mut();
+        if let Some(hard_state) = appended.job.hard_state {
+            storage.set_hard_state(hard_state);
+        }
+        if !appended.job.entries.is_empty() {
+            storage.append(&appended.job.entries);
+        }
+        let (others, own) = appended.split_responses(self.config.member_id);
+        self.effects.messages.extend(others);
+        self.raft.append_done(own);
+    }
+
+    /// A commit is durable.
+    pub fn commit_done(&mut self, committed: Committed) {
+        let freezing = self.freezing.take().expect("a commit follows a freeze");
+        assert_eq!(
+            freezing.applied.index, committed.index,
+            "commits are done in order"
+        );
+        self.store.committed(committed);
+        self.view_changed();
+        let durable = self.store.committed_index();
+        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.commit_waiters)
+            .into_iter()
+            .partition(|(index, _)| *index <= durable);
+        self.effects
+            .replies
+            .extend(ready.into_iter().map(|(_, token)| (token, Reply::Ready)));
+        self.force_commit = !waiting.is_empty();
+        self.commit_waiters = waiting;
+        self.answer_compactions();
+        if durable - self.snapshot_index > self.config.snapshot_count && !self.snapshot_running {
+            self.snapshot_running = true;
+            let metadata = SnapshotMetadata {
+                conf_state: freezing.conf_state,
+                index: freezing.applied.index,
+                term: freezing.applied.term,
+            };
+            let data = legacy_tree::encode(&freezing.members).into();
+            self.effects
+                .log
+                .push(LogJob::Snapshot(Snapshot { data, metadata }));
+        }
+    }
+
+    /// The commit stage moved pages of the file without changing its contents.
+    pub fn file_moved(&mut self, file: Committed) {
+        self.store.file_moved(file);
+        self.view_changed();
+    }
+
+    /// What a step of catching up found.
+    pub fn watch_found(&mut self, found: Found) -> Result<(), Error> {
+        self.watch_steps -= 1;
+        Ok(self.hub.found(found, &self.view)?)
+    }
+
+    /// A planner's batch.
+    pub fn compaction_planned(&mut self, planner: Planner, batch: Batch) {
+        self.compaction_running = false;
+        self.compaction_resume_ms = self.now_ms + self.config.compaction_pause_ms;
+        let hash = batch.finished;
+        let revision = batch.revision;
+        if self.store.compact_batch(batch) {
+            let hash = hash.expect("a finished job has its hash").hash;
+            let took_ms = self.now_ms - self.compaction_began_ms;
+            let removed = planner.removed();
+            self.effects.notes.push(Note::Compacted {
+                revision,
+                removed,
+                hash,
+                took_ms,
+            });
+            // Whoever waits for it waits for the commit, too.
+            self.force_commit |= !self.compaction_waiters.is_empty();
+        } else {
+            self.planner = Some(planner);
+        }
+        self.view_changed();
+    }
+
+    pub(super) fn answer_compactions(&mut self) {
+        let unfinished = self.store.next_job().map_or(i64::MAX, |job| job.revision);
+        // A job that is finished in memory is durable once nothing waits for a commit.
+        let all_durable = self.store.pending().writes == 0;
+        let waiting = std::mem::take(&mut self.compaction_waiters);
+        for (revision, token, answer) in waiting {
+            if revision < unfinished && all_durable {
+                self.effects
+                    .replies
+                    .push((token, Reply::Outcome(Ok(answer))));
+            } else {
+                self.compaction_waiters.push((revision, token, answer));
+            }
+        }
+        if self
+            .compaction_waiters
+            .iter()
+            .any(|(revision, ..)| *revision < unfinished)
+        {
+            self.force_commit = true;
+        }
+    }
+
+    pub(super) fn plan_commit(&mut self) {
+        let pending = self.store.pending();
+        if pending.committing || (pending.entries == 0 && pending.writes == 0) {
+            return;
+        }
+        let due = *self
+            .commit_due_ms
+            .get_or_insert(self.now_ms + self.config.commit_interval_ms);
+        let many = pending.writes >= self.config.commit_writes
+            || pending.bytes >= self.config.commit_bytes_cap / 2;
+        if !(self.force_commit || many || due <= self.now_ms) {
+            return;
+        }
+        if let Some(frozen) = self.store.freeze() {
+            self.commit_due_ms = None;
+            self.force_commit = false;
+            self.freezing = Some(Freezing {
+                applied: self.store.applied(),
+                conf_state: self.raft.membership().conf_state(),
+                members: self.store.members().clone(),
+            });
+            self.effects.commit = Some(frozen);
+            // The view must name the list that is being committed.
+            self.view = self.store.publish();
+            self.effects.view = Some(self.view.clone());
+        }
+    }
+
+    pub(super) fn plan_compaction(&mut self) {
+        if self.compaction_running || self.compaction_resume_ms > self.now_ms {
+            return;
+        }
+        let planner = match self.planner.take() {
+            Some(planner) => planner,
+            None => match self.store.next_job() {
+                Some(job) if self.store.committed_index() >= job.index => {
+                    self.compaction_began_ms = self.now_ms;
+                    Planner::new(job)
+                }
+                Some(_) => {
+                    // Its rows are not all in the file yet.
+                    self.force_commit = true;
+                    return;
+                }
+                None => return,
+            },
+        };
+        if self.store.pending().writes >= 2 * self.config.commit_writes {
+            self.planner = Some(planner);
+            return;
+        }
+        self.compaction_running = true;
+        let (view, rows) = (self.view.clone(), self.config.compaction_rows);
+        self.effects.compaction = Some(CompactionStep {
+            planner,
+            view,
+            rows,
+        });
+    }
+
+    pub(super) fn plan_watch_steps(&mut self) {
+        while self.watch_steps < WATCH_STEPS
+            && let Some(step) = self.hub.next_step(&self.view)
+        {
+            self.watch_steps += 1;
+            self.effects.watch_steps.push(step);
+        }
+    }
+}
