@@ -28,7 +28,7 @@ pub enum LogJob {
 #[derive(Debug)]
 pub enum LogDone {
     /// An append, durable where it had to be.
-    Append(Appended),
+    Append(Box<Appended>),
     /// A snapshot is recorded.
     Snapshot {
         /// Its index.
@@ -176,7 +176,7 @@ impl LogStage {
             let LogJob::Append(job) = job else {
                 unreachable!("only appends were counted")
             };
-            done.push(LogDone::Append(Appended { job }));
+            done.push(LogDone::Append(Box::new(Appended { job })));
         }
         let space = full.is_none();
         done.extend(full.map(LogDone::Full));

@@ -24,7 +24,7 @@ use crate::Error;
 use crate::log_stage::LogJob;
 use bytes::Bytes;
 use quorate_api as api;
-use quorate_raft::{ApplyJob, ConfState, JournalLine, MemoryStorage, Message, Raft, Role, Storage};
+use quorate_raft::{ApplyJob, ConfState, JournalLine, MemoryStorage, Message, Raft, Role};
 use quorate_store::commit::Frozen;
 use quorate_store::compaction::Planner;
 use quorate_store::watch::Hub;

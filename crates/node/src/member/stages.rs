@@ -26,7 +26,7 @@ impl<T> Member<T> {
     /// What the log stage has done.
     pub fn log_done(&mut self, done: LogDone) -> Result<(), Error> {
         match done {
-            LogDone::Append(appended) => self.appended(appended),
+            LogDone::Append(appended) => self.appended(*appended),
             LogDone::Snapshot { index } => {
                 self.snapshot_running = false;
                 self.snapshot_index = index;

@@ -30,12 +30,15 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+/// What is run, on the loop, with the member's reply; it must be brief.
+pub type Then = Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>;
+
 /// Who waits for the member.
 pub enum Waiter {
     /// A call whose answer follows from the entry's.
     Answer(Caller),
     /// Anything else; runs on the loop and must be brief.
-    Then(Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>),
+    Then(Then),
 }
 
 /// A question to the member, asked on its loop.
@@ -146,12 +149,12 @@ impl Handle {
     }
 
     /// Runs `then` once the newest view covers all that was acknowledged before this call.
-    pub fn linearizable(&self, then: Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>) {
+    pub fn linearizable(&self, then: Then) {
         self.send(Input::Read(Waiter::Then(then)));
     }
 
     /// Runs `then` once everything applied so far is durable in the database.
-    pub fn commit_then(&self, then: Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>) {
+    pub fn commit_then(&self, then: Then) {
         self.send(Input::Commit(Waiter::Then(then)));
     }
 
@@ -166,7 +169,7 @@ impl Handle {
     }
 
     /// Runs the vacuum until it finds nothing to do.
-    pub fn defragment(&self, then: Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>) {
+    pub fn defragment(&self, then: Then) {
         self.send(Input::Defragment(Waiter::Then(then)));
     }
 

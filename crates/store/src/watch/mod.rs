@@ -149,6 +149,9 @@ struct Group {
     members: BTreeMap<StreamId, Arc<Vec<Recipient>>>,
 }
 
+/// Watchers, by stream and id.
+type Members = Vec<(StreamId, i64)>;
+
 /// Watchers that want the same and were told the same.
 struct Cohort {
     class: Arc<Class>,
@@ -435,7 +438,7 @@ impl Hub {
         &self,
         members: &[(StreamId, i64)],
         nothing_to_send: bool,
-    ) -> (Vec<(StreamId, i64)>, Vec<(StreamId, i64)>) {
+    ) -> (Members, Members) {
         members.iter().partition(|(stream, _)| {
             nothing_to_send
                 || self
