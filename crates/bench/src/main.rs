@@ -1,0 +1,206 @@
+//! `quorate-bench`: the real etcd and quorate side by side, in one run, in turns.
+//!
+//! Each load starts fresh servers of one kind, measures, and ends them; then the other kind; so
+//! round after round, and the medians are compared. What matters is the ratio: a machine's own
+//! speed and noise are in both. The steadiest figure is the servers' own CPU time an operation,
+//! since the load generator shares the machine.
+
+mod chart;
+mod closed_loop;
+mod connection;
+mod control;
+mod figures;
+mod fleet;
+mod latencies;
+mod loads;
+mod probe;
+mod process;
+mod report;
+mod requests;
+mod watchers;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use figures::{LOADS, Run, medians};
+use loads::Setting;
+use report::Pair;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+fn command() -> Command {
+    let path = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("PATH")
+            .value_parser(value_parser!(PathBuf))
+            .help(help)
+    };
+    let compare = Command::new("compare")
+        .about("Measures both servers in turns and prints their figures with the ratios")
+        .arg(path("etcd", "etcd's binary (or $BENCH_ETCD)"))
+        .arg(path("quorate", "quorate's binary (or $BENCH_QUORATE)"))
+        .arg(path(
+            "out",
+            "where bench.md, bench.json and bench.svg are written",
+        ))
+        .arg(path("directory", "where data directories are made; a real disk").default_value("."))
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_name("LOAD,...")
+                .value_delimiter(',')
+                .value_parser(LOADS.to_vec())
+                .help("only these loads"),
+        )
+        .arg(
+            Arg::new("quick")
+                .long("quick")
+                .action(ArgAction::SetTrue)
+                .help("one round instead of three; smaller and shorter"),
+        )
+        .arg(
+            Arg::new("rounds")
+                .long("rounds")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..100))
+                .help("how many rounds"),
+        )
+        .arg(
+            Arg::new("keys")
+                .long("keys")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(100_000..100_000_000))
+                .help("how many keys the load `keys` has (1,000,000; quick: 200,000)"),
+        );
+    Command::new("quorate-bench")
+        .about("Measures quorate beside etcd")
+        .subcommand_required(true)
+        .subcommand(compare)
+}
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let outcome = match matches.subcommand() {
+        Some(("compare", matches)) => compare(matches),
+        _ => Err(io::Error::other("there is no such command")),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A binary by flag, else by environment; `None` leaves that server out.
+fn binary(matches: &ArgMatches, name: &str, variable: &str) -> io::Result<Option<PathBuf>> {
+    let path = matches
+        .get_one::<PathBuf>(name)
+        .cloned()
+        .or_else(|| std::env::var_os(variable).map(PathBuf::from));
+    path.map(|path| {
+        fs::canonicalize(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    })
+    .transpose()
+}
+
+/// Runs the loads; `false` says that some failed.
+#[allow(clippy::print_stdout)]
+fn compare(matches: &ArgMatches) -> io::Result<bool> {
+    let binaries = [
+        ("etcd", binary(matches, "etcd", "BENCH_ETCD")?),
+        ("quorate", binary(matches, "quorate", "BENCH_QUORATE")?),
+    ];
+    if binaries.iter().all(|(_, binary)| binary.is_none()) {
+        return Err(io::Error::other("--etcd, --quorate or both are needed"));
+    }
+    let quick = matches.get_flag("quick");
+    let rounds = match matches.get_one::<u32>("rounds") {
+        Some(&rounds) => rounds,
+        None if quick => 1,
+        None => 3,
+    };
+    let keys = match matches.get_one::<u64>("keys") {
+        Some(&keys) => keys,
+        None if quick => 200_000,
+        None => 1_000_000,
+    };
+    let only: Option<Vec<&str>> = matches
+        .get_many::<String>("only")
+        .map(|names| names.map(String::as_str).collect());
+    let parent = fs::canonicalize(
+        matches
+            .get_one::<PathBuf>("directory")
+            .map_or(Path::new("."), PathBuf::as_path),
+    )?;
+    let mut pairs = Vec::new();
+    let mut whole = true;
+    for &load in LOADS {
+        if only.as_ref().is_some_and(|only| !only.contains(&load)) {
+            continue;
+        }
+        let mut runs: [Vec<Run>; 2] = Default::default();
+        for round in 1..=rounds {
+            for ((name, binary), runs) in binaries.iter().zip(&mut runs) {
+                let Some(binary) = binary else { continue };
+                let setting = Setting {
+                    binary,
+                    name,
+                    parent: &parent,
+                    quick,
+                    keys,
+                };
+                let begin = Instant::now();
+                match loads::run(load, &setting) {
+                    Ok(run) => runs.push(run),
+                    Err(error) => {
+                        whole = false;
+                        eprintln!("{load}, {name}, round {round}: {error}");
+                    }
+                }
+                let seconds = begin.elapsed().as_secs_f64();
+                eprintln!("{load}, {name}, round {round} of {rounds}: {seconds:.0} s");
+            }
+        }
+        let [etcd, quorate] = runs.map(|runs| (!runs.is_empty()).then(|| medians(&runs)));
+        let pair = Pair {
+            load,
+            etcd,
+            quorate,
+        };
+        eprintln!("{}", report::markdown(std::slice::from_ref(&pair)));
+        pairs.push(pair);
+    }
+    let text = report::markdown(&pairs);
+    println!("{text}");
+    if let Some(out) = matches.get_one::<PathBuf>("out") {
+        fs::create_dir_all(out)?;
+        let json = serde_json::to_string_pretty(&report::json(&pairs, rounds, quick))?;
+        fs::write(out.join("bench.md"), text)?;
+        fs::write(out.join("bench.json"), json)?;
+        fs::write(out.join("bench.svg"), chart::svg(&report::lines(&pairs)))?;
+    }
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        command().debug_assert();
+        let line = "quorate-bench compare --quick --only put,get --keys 200000";
+        let matches = command().get_matches_from(line.split(' '));
+        let (_, matches) = matches.subcommand().expect("compare");
+        let only: Vec<&String> = matches.get_many("only").expect("given").collect();
+        assert_eq!(only, ["put", "get"]);
+        let wrong = "quorate-bench compare --only bet";
+        assert!(command().try_get_matches_from(wrong.split(' ')).is_err());
+    }
+}

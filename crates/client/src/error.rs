@@ -1,0 +1,123 @@
+//! What can go wrong between a caller and its answer.
+
+use quorate_api::Error as Known;
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is no URL of a server.
+    #[error("{endpoint} is not an endpoint: {reason}")]
+    Endpoint {
+        /// As it was given.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No endpoint was given.
+    #[error("no endpoint given")]
+    NoEndpoint,
+    /// No connection could be made, or the one there was broke.
+    #[error("{method}: no connection: {reason}")]
+    Connection {
+        /// The rpc's path.
+        method: &'static str,
+        /// The chain of causes.
+        reason: String,
+    },
+    /// The server refused with one of etcd's own errors.
+    #[error("{}", .0.text())]
+    Known(Known),
+    /// The server answered with another status.
+    #[error("{method}: {code}: {text}")]
+    Status {
+        /// The rpc's path.
+        method: &'static str,
+        /// The gRPC code's number.
+        code: i32,
+        /// The status message.
+        text: String,
+    },
+    /// A stream ended where the protocol has another message.
+    #[error("{method}: the stream ended early")]
+    Ended {
+        /// The rpc's path.
+        method: &'static str,
+    },
+}
+
+impl Error {
+    /// From a transport's status: one of etcd's errors where code and text are in its table.
+    pub(crate) fn from_status(method: &'static str, status: &tonic::Status) -> Error {
+        let code = i32::from(status.code());
+        if let Some(known) = find_known(code, status.message()) {
+            return Error::Known(known);
+        }
+        let transport = std::error::Error::source(status);
+        match transport {
+            Some(source) => Error::Connection {
+                method,
+                reason: chain(source),
+            },
+            None => Error::Status {
+                method,
+                code,
+                text: status.message().to_owned(),
+            },
+        }
+    }
+}
+
+/// The entry of etcd's table with this code and text.
+fn find_known(code: i32, text: &str) -> Option<Known> {
+    Known::ALL
+        .iter()
+        .copied()
+        .find(|known| known.code() as i32 == code && known.text() == text)
+}
+
+/// An error with all that caused it, in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_of_the_table_is_known() {
+        for &known in Known::ALL {
+            let status =
+                tonic::Status::new(tonic::Code::from_i32(known.code() as i32), known.text());
+            match Error::from_status("/a/b", &status) {
+                Error::Known(found) => assert_eq!(found, known),
+                other => panic!("{known:?} became {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_known_text_under_another_code_is_no_known_error() {
+        let status = tonic::Status::new(tonic::Code::DataLoss, Known::EmptyKey.text());
+        let error = Error::from_status("/a/b", &status);
+        assert!(matches!(error, Error::Status { code: 15, .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_status_with_a_cause_is_a_broken_connection() {
+        let cause = std::io::Error::other("reset by peer");
+        let status = tonic::Status::from_error(Box::new(cause));
+        let error = Error::from_status("/a/b", &status);
+        assert!(
+            matches!(&error, Error::Connection { reason, .. } if reason.contains("reset by peer")),
+            "{error:?}"
+        );
+    }
+}
