@@ -4,16 +4,22 @@
 //! tried again. A vacuum goes on in small steps that yield to commits.
 
 use crate::Error;
-use quorate_bolt::Db;
+use quorate_bolt::{Db, Finding, ScrubCursor};
 use quorate_store::commit::{Committed, Frozen, commit, committed};
 
 /// Bytes that a step of the vacuum moves at most.
 const VACUUM_STEP_BYTES: usize = 256 * 1024;
 
+/// Pages that a step of the scrub verifies.
+const SCRUB_STEP_PAGES: usize = 256;
+
 /// The file's one writer.
 pub struct CommitStage {
     db: Db,
     index: u64,
+    scrub: ScrubCursor,
+    /// Pages that were found damaged in this pass, so that each is told once.
+    damaged: std::collections::BTreeSet<u64>,
 }
 
 /// What a step of the vacuum did.
@@ -27,7 +33,7 @@ pub struct Vacuumed {
 impl CommitStage {
     /// A stage over an open file, whose consistent index is `index`.
     pub fn new(db: Db, index: u64) -> CommitStage {
-        CommitStage { db, index }
+        CommitStage { db, index, scrub: ScrubCursor::default(), damaged: Default::default() }
     }
 
     /// Commits. `Ok(None)`: there was no space; try again.
@@ -52,6 +58,20 @@ impl CommitStage {
             file: committed(&self.db, self.index),
             done: step.done,
         })
+    }
+
+    /// Verifies the checksums of a bounded number of pages; what it found damaged and had not told
+    /// in this pass.
+    pub fn scrub(&mut self) -> Result<Vec<Finding>, Error> {
+        let step = self
+            .db
+            .scrub_step(&mut self.scrub, SCRUB_STEP_PAGES)
+            .map_err(quorate_store::Error::from)?;
+        let new = step.findings.into_iter().filter(|f| self.damaged.insert(f.page)).collect();
+        if step.done {
+            self.damaged.clear();
+        }
+        Ok(new)
     }
 
     /// The file.

@@ -243,3 +243,20 @@ fn a_full_disk_refuses_writes_and_recovers() {
         );
     }
 }
+
+#[test]
+fn a_scrub_tells_a_damaged_page_once() {
+    let seed = 400;
+    let disk = faulty(seed);
+    assert_eq!(run(&disk, seed, &script(seed)), REQUESTS);
+    let mut machine = Machine::start(disk.clone(), seed).expect("it starts");
+    assert_eq!(machine.scrub_all(), 0);
+    // A byte in the middle of each page but the metas: some of them are in use.
+    let pages = machine.file_pages();
+    for page in 2..pages {
+        disk.corrupt(std::path::Path::new("/data/member/snap/db"), page * 4096 + 2000, 1)
+            .expect("the file is that long");
+    }
+    let found = machine.scrub_all();
+    assert!(found > 0 && found < pages as usize, "{found} of {pages} pages");
+}

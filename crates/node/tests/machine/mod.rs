@@ -231,6 +231,15 @@ impl Machine {
         content
     }
 
+    /// Scrubs the file for a few passes; how many damaged pages were told in the last.
+    pub fn scrub_all(&mut self) -> usize {
+        (0..20).map(|_| self.commit.scrub().expect("the file can be read").len()).max().unwrap_or(0)
+    }
+
+    pub fn file_pages(&self) -> u64 {
+        self.commit.db().size() / 4096
+    }
+
     pub fn check_file(&self) {
         let check = self.commit.db().check().expect("the file can be read");
         assert!(check.is_ok(), "{check:?}");

@@ -69,6 +69,25 @@ pub enum CommitJob {
 /// Pause before another round of the vacuum: readers of older views let go meanwhile.
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
+/// Pause between two steps of the scrub, which goes on while there is nothing else to do.
+const SCRUB_PAUSE: Duration = Duration::from_secs(1);
+
+/// Verifies some pages; damaged ones are told to the operator. Nothing is served from them: a read
+/// that meets one gives an error.
+fn scrub(stage: &mut CommitStage) -> Result<(), quorate_node::Error> {
+    for finding in stage.scrub()? {
+        let path = stage.db().path().display().to_string();
+        tracing::error!(
+            "path" = path,
+            "page" = finding.page,
+            "offset" = finding.offset,
+            "problem" = %finding.problem,
+            "a page of the database is damaged"
+        );
+    }
+    Ok(())
+}
+
 /// A vacuum under way. Rounds follow each other as long as they make the file smaller.
 struct Vacuum {
     /// Size of the file in bytes when the round began.
@@ -82,9 +101,16 @@ pub fn run_commit(mut stage: CommitStage, jobs: &Receiver<CommitJob>, loop_: &Sy
     let mut vacuum: Option<Vacuum> = None;
     loop {
         let job = match &vacuum {
-            None => match jobs.recv() {
+            None => match jobs.recv_timeout(SCRUB_PAUSE) {
                 Ok(job) => Some(job),
-                Err(_) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = scrub(&mut stage) {
+                        let _gone = loop_.send(Input::Fatal(error));
+                        return;
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
             },
             Some(Vacuum { fresh: false, .. }) => match jobs.try_recv() {
                 Ok(job) => Some(job),
