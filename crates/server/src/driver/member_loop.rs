@@ -75,7 +75,8 @@ struct MemberLoop {
     member: Member<Waiter>,
     shared: Arc<Shared>,
     inputs: Receiver<Input>,
-    log: Option<SyncSender<Vec<LogJob>>>,
+    /// Bounded by the proposals that may be under way.
+    log: Option<Sender<Vec<LogJob>>>,
     commit: Option<SyncSender<CommitJob>>,
     worker: Option<Sender<WorkerJob>>,
     tick: Duration,
@@ -115,7 +116,7 @@ pub fn start(
         roots: Mutex::new(KeptRoots::default()),
     });
     let (mailbox, inputs) = sync_channel(MAILBOX);
-    let (log, log_jobs) = sync_channel(MAILBOX);
+    let (log, log_jobs) = channel();
     let (commit, commit_jobs) = sync_channel(16);
     let (worker, worker_jobs) = channel();
     let (failed_sender, failed) = channel();

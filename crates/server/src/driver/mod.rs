@@ -163,9 +163,14 @@ impl Handle {
         **self.shared.watch_counts.load()
     }
 
-    /// Asks the member something.
-    pub fn ask(&self, question: Question) {
-        self.send(Input::Ask(question));
+    /// Asks the member something; an error where it cannot be asked now.
+    pub fn ask(&self, question: Question) -> Result<(), api::Error> {
+        self.mailbox
+            .try_send(Input::Ask(question))
+            .map_err(|refused| match refused {
+                TrySendError::Full(_) => api::Error::RequestTooManyRequests,
+                TrySendError::Disconnected(_) => api::Error::Stopped,
+            })
     }
 
     /// Runs the vacuum until it finds nothing to do.
@@ -179,7 +184,6 @@ impl Handle {
             Err(TrySendError::Full(input)) => (input, api::Error::RequestTooManyRequests),
             Err(TrySendError::Disconnected(input)) => (input, api::Error::Stopped),
         };
-        // A question that is dropped drops its responder, which then tells the client.
         if let Input::Read(waiter) | Input::Commit(waiter) | Input::Defragment(waiter) = refused {
             self.shared
                 .reply(waiter, Reply::Failed(error), &mut WakeBatch::new());

@@ -71,7 +71,8 @@ impl Services {
         let request: LeaseTimeToLiveRequest = decode(message)?;
         Ok(self.when_current(answer, move |reader, caller, _| {
             let member = reader.member.clone();
-            member.ask(Box::new(move |member, batch| {
+            // A question that finds no room drops the caller, which tells the client.
+            let _told = member.ask(Box::new(move |member, batch| {
                 let now_ms = member.now_ms();
                 let revision = member.view().revision;
                 let info = member.lessor().info(request.id, now_ms, request.keys);
@@ -104,7 +105,8 @@ impl Services {
     ) -> Result<Reply, Status> {
         Ok(self.when_current(answer, move |reader, caller, _| {
             let member = reader.member.clone();
-            member.ask(Box::new(move |member, batch| {
+            // A question that finds no room drops the caller, which tells the client.
+            let _told = member.ask(Box::new(move |member, batch| {
                 let revision = member.view().revision;
                 let leases = member
                     .lessor()
@@ -136,6 +138,10 @@ struct KeepAlive {
 impl StreamHandler for KeepAlive {
     fn on_message(&mut self, message: Bytes) -> Result<(), Status> {
         let request: LeaseKeepAliveRequest = decode(message)?;
+        // A client that asks and does not read its answers must not fill the memory.
+        if self.sink.writable() == 0 {
+            return Err(Error::RequestTooManyRequests.into());
+        }
         let (reader, sink, id) = (self.reader.clone(), self.sink.clone(), request.id);
         // The header is of before the renewal: nobody sees a lease revoked at a revision and kept
         // alive at a later one.
@@ -149,7 +155,7 @@ impl StreamHandler for KeepAlive {
             sink.send_in(body(&response), batch);
         };
         let sink = self.sink.clone();
-        self.reader.member.ask(Box::new(move |member, batch| {
+        let asked = self.reader.member.ask(Box::new(move |member, batch| {
             let now_ms = member.now_ms();
             match member.lessor().renew(id, now_ms) {
                 Renewal::Renewed {
@@ -169,7 +175,7 @@ impl StreamHandler for KeepAlive {
                 Renewal::NotPrimary => sink.close_in(Error::NoLeader.into(), batch),
             }
         }));
-        Ok(())
+        Ok(asked?)
     }
 
     fn on_half_close(&mut self) {

@@ -177,7 +177,7 @@ impl Services {
         sink: Sink,
     ) -> Result<Box<dyn StreamHandler>, Status> {
         match method {
-            Method::WatchWatch => Ok(self.open_watch(sink)),
+            Method::WatchWatch => self.open_watch(sink),
             Method::LeaseLeaseKeepAlive => Ok(self.open_keep_alive(sink)),
             Method::KVRangeStream => Ok(self.open_range_stream(sink)),
             Method::MaintenanceSnapshot => self.open_snapshot(sink),

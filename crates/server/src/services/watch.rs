@@ -2,7 +2,7 @@
 
 use super::sink::Sink;
 use super::{Services, decode, header};
-use crate::driver::Handle;
+use crate::driver::{Handle, Question};
 use crate::transport::{Body, Status, StreamHandler, WakeBatch};
 use bytes::Bytes;
 use prost::Message as _;
@@ -20,7 +20,7 @@ struct WatchStream {
 }
 
 impl Services {
-    pub(super) fn open_watch(&self, sink: Sink) -> Box<dyn StreamHandler> {
+    pub(super) fn open_watch(&self, sink: Sink) -> Result<Box<dyn StreamHandler>, Status> {
         let id = self.watch_streams.fetch_add(1, Ordering::Relaxed);
         let outbox = Box::new(WatchOutbox {
             sink: sink.clone(),
@@ -30,12 +30,12 @@ impl Services {
         self.member.ask(Box::new(move |member, _| {
             let now_ms = member.now_ms();
             member.hub().open(id, outbox, now_ms);
-        }));
-        Box::new(WatchStream {
+        }))?;
+        Ok(Box::new(WatchStream {
             member: self.member.clone(),
             id,
             sink,
-        })
+        }))
     }
 }
 
@@ -43,33 +43,32 @@ impl StreamHandler for WatchStream {
     fn on_message(&mut self, message: Bytes) -> Result<(), Status> {
         let request: WatchRequest = decode(message)?;
         let (id, sink) = (self.id, self.sink.clone());
-        match request.request_union {
-            Some(RequestUnion::CreateRequest(create)) => {
-                self.member.ask(Box::new(move |member, _| {
-                    let (hub, view) = member.hub_and_view();
-                    let view = view.clone();
-                    if let Err(error) = hub.create(id, &create, &view) {
-                        tracing::error!("error" = %error, "a watcher could not be made");
-                        sink.close(Status::new(
-                            crate::transport::Code::DataLoss,
-                            error.to_string(),
-                        ));
-                    }
-                }));
-            }
+        let question: Question = match request.request_union {
+            Some(RequestUnion::CreateRequest(create)) => Box::new(move |member, _| {
+                let (hub, view) = member.hub_and_view();
+                let view = view.clone();
+                if let Err(error) = hub.create(id, &create, &view) {
+                    tracing::error!("error" = %error, "a watcher could not be made");
+                    sink.close(Status::new(
+                        crate::transport::Code::DataLoss,
+                        error.to_string(),
+                    ));
+                }
+            }),
             Some(RequestUnion::CancelRequest(cancel)) => {
                 let watch_id = cancel.watch_id;
-                self.member
-                    .ask(Box::new(move |member, _| member.hub().cancel(id, watch_id)));
+                Box::new(move |member, _| member.hub().cancel(id, watch_id))
             }
             Some(RequestUnion::ProgressRequest(_)) => {
-                self.member
-                    .ask(Box::new(move |member, _| member.hub().request_progress(id)));
+                Box::new(move |member, _| member.hub().request_progress(id))
             }
             // etcd notes it and goes on.
-            None => tracing::info!("invalid watch request type received in gRPC stream"),
-        }
-        Ok(())
+            None => {
+                tracing::info!("invalid watch request type received in gRPC stream");
+                return Ok(());
+            }
+        };
+        Ok(self.member.ask(question)?)
     }
 
     /// Events go on coming: only the requests have ended.
@@ -79,14 +78,17 @@ impl StreamHandler for WatchStream {
 
     fn on_writable(&mut self) {
         // The loop looks at the stream again; that is all that is needed.
-        self.member.ask(Box::new(|_, _| {}));
+        // A mailbox too full to take it is about to be looked at anyway.
+        let _looked_at = self.member.ask(Box::new(|_, _| {}));
     }
 }
 
 impl Drop for WatchStream {
     fn drop(&mut self) {
         let id = self.id;
-        self.member
+        // Where there is no room, the hub notices by itself that the sink is closed.
+        let _noticed = self
+            .member
             .ask(Box::new(move |member, _| member.hub().close(id)));
     }
 }
@@ -99,6 +101,10 @@ struct WatchOutbox {
 }
 
 impl Outbox for WatchOutbox {
+    fn is_closed(&self) -> bool {
+        self.sink.is_closed()
+    }
+
     fn has_room(&self) -> bool {
         self.sink.writable() > 0
     }

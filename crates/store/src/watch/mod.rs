@@ -51,6 +51,8 @@ pub trait Outbox: Send {
     fn has_room(&self) -> bool;
     /// Queues a message.
     fn send(&self, message: Message);
+    /// Whether the stream has ended, so that nothing is sent any more.
+    fn is_closed(&self) -> bool;
 }
 
 /// One watcher of a stream.
@@ -807,7 +809,20 @@ impl Hub {
     }
 
     /// Tells watchers that asked for it, and have heard nothing for an interval, where they are.
+    ///
+    /// Also lets go of streams that ended without a word, which happens to those whose last word
+    /// found no room in a full mailbox.
     pub fn tick(&mut self, now_ms: u64) {
+        let ended = |stream: &Stream| stream.outbox.is_closed();
+        let ended: Vec<StreamId> = self
+            .streams
+            .iter()
+            .filter(|(_, s)| ended(s))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ended {
+            self.close(id);
+        }
         let told = self.told;
         let interval = self.config.progress_interval_ms;
         for (id, stream) in &mut self.streams {

@@ -129,6 +129,7 @@ impl Fixture {
 struct Ear {
     heard: Arc<Mutex<Vec<Message>>>,
     full: Arc<AtomicBool>,
+    closed: Arc<AtomicBool>,
 }
 
 impl Outbox for Ear {
@@ -138,6 +139,10 @@ impl Outbox for Ear {
 
     fn send(&self, message: Message) {
         self.heard.lock().unwrap().push(message);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 }
 
@@ -445,4 +450,20 @@ fn a_closed_stream_leaves_nothing_behind() {
     assert_eq!(fixture.hub.counts().watchers, 0);
     assert!(fixture.hub.waiting.is_empty() && fixture.hub.group_of.is_empty());
     assert!(!fixture.hub.has_lagging());
+}
+
+#[test]
+fn a_stream_that_ended_without_a_word_is_let_go() {
+    let mut fixture = Fixture::new(1, bounds());
+    let ear = Ear::default();
+    fixture.hub.open(1, Box::new(ear.clone()), 0);
+    fixture.watch(1, create("k", "", 0));
+    fixture.hub.tick(1);
+    assert_eq!(fixture.hub.counts().watchers, 1);
+    ear.closed.store(true, Ordering::Relaxed);
+    fixture.hub.tick(2);
+    assert_eq!(
+        (fixture.hub.counts().watchers, fixture.hub.counts().streams),
+        (0, 0)
+    );
 }
