@@ -1,5 +1,6 @@
 //! The driver: a member of `node` behind sockets, on threads and real files.
 
+mod compactor;
 pub mod config;
 mod driver;
 mod gateway;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -191,6 +191,37 @@ pub fn list<T: AsRef<str>>(items: &[T]) -> String {
     format!("{RAW}[{}]", quoted.join(","))
 }
 
+/// A duration as Go spells it: 1h30m0s, 1.5s, 250ms, 12.5µs.
+pub fn spell_duration(duration: Duration) -> String {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    // Digits before and behind the point, without zeros at the end.
+    let with_fraction = |whole: u64, fraction: u32, digits: usize| {
+        let text = format!("{whole}.{fraction:0digits$}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match (seconds, nanos) {
+        (0, 0) => "0s".to_owned(),
+        (0, 1..1_000) => format!("{nanos}ns"),
+        (0, 1_000..1_000_000) => {
+            let whole = u64::from(nanos / 1_000);
+            format!("{}µs", with_fraction(whole, nanos % 1_000, 3))
+        }
+        (0, _) => {
+            let whole = u64::from(nanos / 1_000_000);
+            format!("{}ms", with_fraction(whole, nanos % 1_000_000, 6))
+        }
+        _ => {
+            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+            let rest = with_fraction(seconds % 60, nanos, 9);
+            match (hours, minutes) {
+                (0, 0) => format!("{rest}s"),
+                (0, _) => format!("{minutes}m{rest}s"),
+                _ => format!("{hours}h{minutes}m{rest}s"),
+            }
+        }
+    }
+}
+
 fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -223,6 +254,22 @@ fn timestamp(seconds: u64, micros: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_spelled_as_go_spells_them() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (7, "7ns"),
+            (1_500, "1.5µs"),
+            (250_000_000, "250ms"),
+            (1_000_001, "1.000001ms"),
+            (1_500_000_000, "1.5s"),
+            (61_000_000_000, "1m1s"),
+            (5_400_000_000_000, "1h30m0s"),
+        ] {
+            assert_eq!(spell_duration(Duration::from_nanos(nanos)), text);
+        }
+    }
 
     #[test]
     fn times_are_spelled_right() {

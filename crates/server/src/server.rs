@@ -1,8 +1,9 @@
 //! A server: from a configuration to a member that serves, and back down.
 
+use crate::compactor::{Compaction, Compactor, Retention};
 use crate::config::{Config, Endpoint, ListenAddress};
-use crate::driver::{Started, start};
-use crate::logging::list;
+use crate::driver::{Handle, Started, start};
+use crate::logging::{list, spell_duration};
 use crate::services::{Frontend, Limits, Services};
 use crate::transport;
 use quorate_node::boot::{Boot, Directories, boot, is_initialized};
@@ -14,7 +15,7 @@ use quorate_node::{Config as MemberConfig, ETCD_VERSION};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What keeps a server from starting, or ends it.
@@ -321,7 +322,7 @@ fn serve(
     tracing::info!("ready to serve client requests");
     notify_systemd();
 
-    let outcome = wait(started, signals);
+    let outcome = wait(started, signals, auto_compaction(config, member));
     let closing = || {
         tracing::info!(
             "name" = config.name.as_str(),
@@ -367,8 +368,12 @@ fn defragment_at_start(config: &Config, started: &Started) -> Result<(), ServerE
 fn wait(
     started: &Started,
     signals: &std::sync::mpsc::Receiver<&'static str>,
+    mut compaction: Option<AutoCompaction>,
 ) -> Result<(), ServerError> {
     loop {
+        if let Some(compaction) = &mut compaction {
+            compaction.step();
+        }
         match signals.recv_timeout(Duration::from_millis(100)) {
             Ok(signal) => {
                 tracing::info!("signal" = signal, "received signal; shutting down");
@@ -381,6 +386,114 @@ fn wait(
         }
         if let Ok(error) = started.failed.try_recv() {
             return Err(error.into());
+        }
+    }
+}
+
+/// The compactor and its way to the member.
+struct AutoCompaction {
+    member: Handle,
+    compactor: Compactor,
+    under_way: Option<UnderWay>,
+}
+
+struct UnderWay {
+    compaction: Compaction,
+    since_ms: u64,
+    outcome: std::sync::mpsc::Receiver<Result<(), quorate_api::Error>>,
+}
+
+fn auto_compaction(config: &Config, member: &Handle) -> Option<AutoCompaction> {
+    let retention = Retention::parse(
+        config.text("auto-compaction-mode"),
+        config.text("auto-compaction-retention"),
+    );
+    let retention = retention.expect("the configuration was checked")?;
+    Some(AutoCompaction {
+        compactor: Compactor::new(retention, member.now_ms(), member.view().revision),
+        member: member.clone(),
+        under_way: None,
+    })
+}
+
+impl AutoCompaction {
+    fn step(&mut self) {
+        let (now_ms, revision) = (self.member.now_ms(), self.member.view().revision);
+        if let Some(UnderWay {
+            compaction,
+            since_ms,
+            outcome,
+        }) = &self.under_way
+        {
+            let outcome = match outcome.try_recv() {
+                Ok(outcome) => outcome,
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => Err(quorate_api::Error::Stopped),
+            };
+            self.tell(compaction.revision, now_ms - since_ms, outcome);
+            let done = matches!(outcome, Ok(()) | Err(quorate_api::Error::Compacted));
+            self.compactor.finished(*compaction, done, now_ms, revision);
+            self.under_way = None;
+        }
+        let leads = self.member.status().leader == self.member.member_id();
+        let Some(compaction) = self.compactor.step(now_ms, revision, leads) else {
+            return;
+        };
+        match self.compactor.retention() {
+            Retention::Period(period) => tracing::info!(
+                "revision" = compaction.revision,
+                "compact-period" = %spell_duration(period),
+                "starting auto periodic compaction"
+            ),
+            Retention::Revisions(kept) => tracing::info!(
+                "revision" = compaction.revision,
+                "revision-compaction-retention" = kept,
+                "starting auto revision compaction"
+            ),
+        }
+        let (sender, outcome) = channel();
+        self.member.compact(compaction.revision, sender);
+        self.under_way = Some(UnderWay {
+            compaction,
+            since_ms: now_ms,
+            outcome,
+        });
+    }
+
+    fn tell(&self, revision: i64, took_ms: u64, outcome: Result<(), quorate_api::Error>) {
+        let took = spell_duration(Duration::from_millis(took_ms));
+        let retry = spell_duration(self.compactor.look_interval());
+        let failed = match outcome {
+            Ok(()) | Err(quorate_api::Error::Compacted) => None,
+            Err(error) => Some(error),
+        };
+        match (self.compactor.retention(), failed) {
+            (Retention::Period(period), None) => tracing::info!(
+                "revision" = revision,
+                "compact-period" = %spell_duration(period),
+                "took" = %took,
+                "completed auto periodic compaction"
+            ),
+            (Retention::Revisions(kept), None) => tracing::info!(
+                "revision" = revision,
+                "revision-compaction-retention" = kept,
+                "took" = %took,
+                "completed auto revision compaction"
+            ),
+            (Retention::Period(period), Some(error)) => tracing::warn!(
+                "revision" = revision,
+                "compact-period" = %spell_duration(period),
+                "retry-interval" = %retry,
+                "error" = %error,
+                "failed auto periodic compaction"
+            ),
+            (Retention::Revisions(kept), Some(error)) => tracing::warn!(
+                "revision" = revision,
+                "revision-compaction-retention" = kept,
+                "retry-interval" = %retry,
+                "error" = %error,
+                "failed auto revision compaction"
+            ),
         }
     }
 }

@@ -9,7 +9,9 @@ mod urls;
 mod values;
 
 pub use urls::{Endpoint, ListenAddress, parse_listen_urls};
+pub use values::parse_duration_ns;
 
+use crate::compactor::Retention;
 use clap::{Arg, ArgAction, Command};
 use flags::{FLAGS, Flag, Kind, Support};
 use std::collections::BTreeMap;
@@ -139,6 +141,11 @@ impl Config {
                 self.text("initial-cluster-state")
             ));
         }
+        Retention::parse(
+            self.text("auto-compaction-mode"),
+            self.text("auto-compaction-retention"),
+        )
+        .map_err(Refusal::Invalid)?;
         if self.listen_client.is_empty() && self.listen_client_http.is_empty() {
             return invalid("--listen-client-urls cannot be empty".into());
         }

@@ -17,7 +17,9 @@ pub use read_pool::ReadPool;
 use crate::services::Caller;
 use crate::transport::{Body, Status as GrpcStatus, WakeBatch};
 use arc_swap::ArcSwap;
+use prost::Message as _;
 use quorate_api as api;
+use quorate_api::etcdserverpb::{CompactionRequest, InternalRaftRequest, RequestHeader};
 use quorate_node::ids::RequestIds;
 use quorate_node::store::View;
 use quorate_node::store::index::Root;
@@ -26,7 +28,7 @@ use quorate_node::{Member, Proposal, Reply, Status};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -156,6 +158,36 @@ impl Handle {
     /// Runs `then` once everything applied so far is durable in the database.
     pub fn commit_then(&self, then: Then) {
         self.send(Input::Commit(Waiter::Then(then)));
+    }
+
+    /// Proposes a compaction and sends it on its way; its outcome goes to `told`.
+    pub fn compact(&self, revision: i64, told: Sender<Result<(), api::Error>>) {
+        let id = self.draw_id();
+        let request = InternalRaftRequest {
+            header: Some(RequestHeader {
+                id,
+                ..Default::default()
+            }),
+            compaction: Some(CompactionRequest {
+                revision,
+                physical: false,
+            }),
+            ..Default::default()
+        };
+        let then = move |reply, _: &mut WakeBatch| {
+            // Whoever asked may be gone with the server.
+            let _gone = told.send(match reply {
+                Reply::Outcome(Ok(_)) | Reply::Ready => Ok(()),
+                Reply::Outcome(Err(error)) | Reply::Failed(error) => Err(error),
+            });
+        };
+        self.propose(Proposal {
+            id,
+            data: request.encode_to_vec().into(),
+            token: Some(Waiter::Then(Box::new(then))),
+            physical: false,
+        });
+        self.flush();
     }
 
     /// Numbers about watchers, as of a moment ago.
