@@ -33,7 +33,12 @@ pub struct Vacuumed {
 impl CommitStage {
     /// A stage over an open file, whose consistent index is `index`.
     pub fn new(db: Db, index: u64) -> CommitStage {
-        CommitStage { db, index, scrub: ScrubCursor::default(), damaged: Default::default() }
+        CommitStage {
+            db,
+            index,
+            scrub: ScrubCursor::default(),
+            damaged: Default::default(),
+        }
     }
 
     /// Commits. `Ok(None)`: there was no space; try again.
@@ -67,7 +72,11 @@ impl CommitStage {
             .db
             .scrub_step(&mut self.scrub, SCRUB_STEP_PAGES)
             .map_err(quorate_store::Error::from)?;
-        let new = step.findings.into_iter().filter(|f| self.damaged.insert(f.page)).collect();
+        let new = step
+            .findings
+            .into_iter()
+            .filter(|f| self.damaged.insert(f.page))
+            .collect();
         if step.done {
             self.damaged.clear();
         }

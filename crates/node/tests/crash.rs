@@ -254,9 +254,16 @@ fn a_scrub_tells_a_damaged_page_once() {
     // A byte in the middle of each page but the metas: some of them are in use.
     let pages = machine.file_pages();
     for page in 2..pages {
-        disk.corrupt(std::path::Path::new("/data/member/snap/db"), page * 4096 + 2000, 1)
-            .expect("the file is that long");
+        disk.corrupt(
+            std::path::Path::new("/data/member/snap/db"),
+            page * 4096 + 2000,
+            1,
+        )
+        .expect("the file is that long");
     }
     let found = machine.scrub_all();
-    assert!(found > 0 && found < pages as usize, "{found} of {pages} pages");
+    assert!(
+        found > 0 && found < pages as usize,
+        "{found} of {pages} pages"
+    );
 }

@@ -129,7 +129,7 @@ fn boot_of(config: &Config, start_ms: u64) -> Boot {
             bounds: Bounds {
                 rows: 20_000,
                 events: 1_000,
-                bytes: 1024 * 1024,
+                bytes: 64 * 1024,
             },
         },
         max_wals: config.count("max-wals") as usize,

@@ -40,6 +40,10 @@ pub const CLUSTER_VERSION: &str = "3.7.0";
 
 /// Steps of catching up that may run at a time.
 const WATCH_STEPS: usize = 2;
+/// Bytes a millisecond that catching up may send while requests are served: the two share processors.
+const WATCH_BYTES_PER_MS: u64 = 600_000;
+/// Time without a proposal after which nobody has to be spared, in milliseconds.
+const QUIET_MS: u64 = 50;
 /// Leases whose revocation is proposed at once, at most.
 const REVOKE_BATCH: usize = 5_000;
 /// Time between two purges of old files, in milliseconds.
@@ -273,6 +277,10 @@ pub struct Member<T> {
     compaction_began_ms: u64,
     compaction_resume_ms: u64,
     watch_steps: usize,
+    /// Before this time no step of catching up begins.
+    watch_resume_ms: u64,
+    /// When something was proposed last.
+    proposed_ms: Option<u64>,
     snapshot_index: u64,
     snapshot_running: bool,
     next_purge_ms: u64,
@@ -329,6 +337,8 @@ impl<T> Member<T> {
             compaction_began_ms: 0,
             compaction_resume_ms: 0,
             watch_steps: 0,
+            watch_resume_ms: 0,
+            proposed_ms: None,
             snapshot_index,
             snapshot_running: false,
             next_purge_ms: PURGE_INTERVAL_MS,

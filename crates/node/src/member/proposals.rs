@@ -9,6 +9,7 @@ use quorate_api::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 impl<T> Member<T> {
     /// Proposes requests that came together.
     pub fn propose(&mut self, proposals: Vec<Proposal<T>>) {
+        self.proposed_ms = Some(self.now_ms);
         if self.log_full {
             return self.refuse(proposals, api::Error::NoSpace);
         }

@@ -1,7 +1,9 @@
 //! What the stages beside the loop have done, and what they are to do next: the log, commits,
 //! compaction plans, watchers that catch up.
 
-use super::{CompactionStep, Freezing, Member, Note, Reply, WATCH_STEPS};
+use super::{
+    CompactionStep, Freezing, Member, Note, QUIET_MS, Reply, WATCH_BYTES_PER_MS, WATCH_STEPS,
+};
 use crate::Error;
 use crate::legacy_tree;
 use crate::log_stage::{Appended, LogDone, LogJob};
@@ -113,6 +115,14 @@ impl<T> Member<T> {
     /// What a step of catching up found.
     pub fn watch_found(&mut self, found: Found) -> Result<(), Error> {
         self.watch_steps -= 1;
+        let busy = self
+            .proposed_ms
+            .is_some_and(|at| at + QUIET_MS > self.now_ms);
+        if busy {
+            let sent = self.hub.bytes_for(&found);
+            let from = self.watch_resume_ms.max(self.now_ms);
+            self.watch_resume_ms = from + sent / WATCH_BYTES_PER_MS;
+        }
         Ok(self.hub.found(found, &self.view)?)
     }
 
@@ -225,6 +235,7 @@ impl<T> Member<T> {
 
     pub(super) fn plan_watch_steps(&mut self) {
         while self.watch_steps < WATCH_STEPS
+            && self.watch_resume_ms <= self.now_ms
             && let Some(step) = self.hub.next_step(&self.view)
         {
             self.watch_steps += 1;

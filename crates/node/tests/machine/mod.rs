@@ -233,7 +233,10 @@ impl Machine {
 
     /// Scrubs the file for a few passes; how many damaged pages were told in the last.
     pub fn scrub_all(&mut self) -> usize {
-        (0..20).map(|_| self.commit.scrub().expect("the file can be read").len()).max().unwrap_or(0)
+        (0..20)
+            .map(|_| self.commit.scrub().expect("the file can be read").len())
+            .max()
+            .unwrap_or(0)
     }
 
     pub fn file_pages(&self) -> u64 {

@@ -176,37 +176,43 @@ impl WatchOutbox {
     ) {
         let mut head = Vec::with_capacity(48);
         super::kv::put_header(&mut head, header);
+        let shared = (events.bytes().len() >= SHARED_BYTES).then(|| events.shared());
         for recipient in to {
+            let watch_id = recipient.watch_id;
             if recipient.fragment && events.bytes().len() >= self.max_bytes {
                 let pieces = events.pieces(self.max_bytes.saturating_sub(head.len() + 16));
                 let last = pieces.len() - 1;
                 for (i, piece) in pieces.into_iter().enumerate() {
-                    self.send_in(&head, recipient.watch_id, i < last, piece, batch);
+                    let mut message = message_head(&head, watch_id, i < last, piece.len());
+                    message.extend_from_slice(piece);
+                    self.sink.send_in(Body::Whole(message.into()), batch);
                 }
+            } else if let Some(shared) = &shared {
+                let message = message_head(&head, watch_id, false, 0);
+                let parts = vec![message.into(), shared.clone()];
+                self.sink.send_in(Body::Parts(parts), batch);
             } else {
-                self.send_in(&head, recipient.watch_id, false, events.bytes(), batch);
+                let mut message = message_head(&head, watch_id, false, events.bytes().len());
+                message.extend_from_slice(events.bytes());
+                self.sink.send_in(Body::Whole(message.into()), batch);
             }
         }
     }
+}
 
-    fn send_in(
-        &self,
-        head: &[u8],
-        watch_id: i64,
-        fragment: bool,
-        events: &[u8],
-        batch: &mut WakeBatch,
-    ) {
-        let mut message = Vec::with_capacity(head.len() + events.len() + 16);
-        message.extend_from_slice(head);
-        if watch_id != 0 {
-            message.push(2 << 3);
-            encode_varint(watch_id as u64, &mut message);
-        }
-        if fragment {
-            message.extend_from_slice(&[7 << 3, 1]);
-        }
-        message.extend_from_slice(events);
-        self.sink.send_in(Body::Whole(message.into()), batch);
+/// Events of this many bytes are sent from where they are; fewer are copied behind their head.
+const SHARED_BYTES: usize = 2 * 1024;
+
+/// All of a WatchResponse but its events, with room for `more` bytes.
+fn message_head(header: &[u8], watch_id: i64, fragment: bool, more: usize) -> Vec<u8> {
+    let mut message = Vec::with_capacity(header.len() + more + 16);
+    message.extend_from_slice(header);
+    if watch_id != 0 {
+        message.push(2 << 3);
+        encode_varint(watch_id as u64, &mut message);
     }
+    if fragment {
+        message.extend_from_slice(&[7 << 3, 1]);
+    }
+    message
 }

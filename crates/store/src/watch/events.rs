@@ -6,6 +6,7 @@ use crate::revision::RowKey;
 use crate::view::{View, decode};
 use bytes::Bytes;
 use prost::encoding::{encode_varint, encoded_len_varint};
+use std::sync::Arc;
 
 /// Field 11 (`events`) of a WatchResponse, length-delimited.
 const EVENTS_FIELD: u8 = 11 << 3 | 2;
@@ -43,6 +44,17 @@ impl Events {
     /// Main revision of the last.
     pub fn last_revision(&self) -> i64 {
         self.last_revision
+    }
+
+    /// All of them, encoded, without a copy.
+    pub fn shared(self: &Arc<Events>) -> Bytes {
+        struct Owner(Arc<Events>);
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                &self.0.bytes
+            }
+        }
+        Bytes::from_owner(Owner(self.clone()))
     }
 
     /// Cuts into pieces of whole events, each below `most` bytes where it holds more than one.

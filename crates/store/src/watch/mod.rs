@@ -782,6 +782,15 @@ impl Hub {
         self.config.bounds
     }
 
+    /// Bytes of events that taking in what a step found will send.
+    pub fn bytes_for(&self, found: &Found) -> u64 {
+        let members = self
+            .cohorts
+            .get(&found.cohort)
+            .map_or(0, |c| c.members.len());
+        (members * found.events.bytes().len()) as u64
+    }
+
     /// Takes in what a step found.
     pub fn found(&mut self, found: Found, view: &Arc<View>) -> Result<(), Error> {
         let Some(cohort) = self.cohorts.remove(&found.cohort) else {
