@@ -125,6 +125,8 @@ impl Program {
         if !is_root() {
             command.arg("--map-root-user");
         }
+        // A server that a test leaves behind ends with the suite.
+        command.args(["--pid", "--fork", "--kill-child"]);
         command.args(["--net", "sh", "-c", IN_NAMESPACE, "sh"]);
         command
             .arg(&self.test2json)
@@ -151,9 +153,13 @@ impl Program {
             if let Some(rounds) = arguments.rounds {
                 command.env(variable("rounds"), rounds.to_string());
             }
-            if let Some(seed) = arguments.seed {
-                command.env(variable("seed"), seed.to_string());
+            let seed = arguments
+                .seed
+                .unwrap_or_else(|| u64::from(std::process::id()));
+            if matches!(arguments.suite, Suite::Kills | Suite::RoundTrip) {
+                println!("seed {seed}");
             }
+            command.env(variable("seed"), seed.to_string());
         }
         command.current_dir(&self.folder);
         command
@@ -187,7 +193,10 @@ fn stream(
         let line = line.map_err(Error::file(log))?;
         let text = results.take(&String::from_utf8_lossy(&line));
         file.write_all(text.as_bytes()).map_err(Error::file(log))?;
-        if let Some(ended) = text.strip_prefix("--- ").filter(|ended| !ended.contains('/')) {
+        if let Some(ended) = text
+            .strip_prefix("--- ")
+            .filter(|ended| !ended.contains('/'))
+        {
             print!("{ended}");
         }
     }
