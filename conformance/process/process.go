@@ -89,7 +89,7 @@ func (b *logBuffer) Write(more []byte) (int, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.bytes = append(b.bytes, more...)
-	if excess := len(b.bytes) - 32<<10; excess > 0 {
+	if excess := len(b.bytes) - 6<<10; excess > 0 {
 		b.bytes = b.bytes[excess:]
 	}
 	return len(more), nil

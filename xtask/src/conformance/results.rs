@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Lines kept of a test's output, to be shown when it fails.
-const TAIL_LINES: usize = 40;
+const TAIL_LINES: usize = 60;
 
 /// How a test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
