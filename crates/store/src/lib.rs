@@ -12,6 +12,7 @@ pub mod compaction;
 pub mod error;
 pub mod hash;
 pub mod index;
+mod key_sort;
 pub mod keyvalue;
 pub mod lease;
 pub mod membership;

@@ -11,6 +11,7 @@ use crate::buckets::{BucketId, Edits};
 use crate::commit::{committed, create_buckets};
 use crate::hash::StoredHashes;
 use crate::index::{Entry, Index, Point};
+use crate::key_sort::{self, Place};
 use crate::lease::{self, Lessor};
 use crate::membership::Membership;
 use crate::mvcc::Mvcc;
@@ -251,19 +252,16 @@ fn for_each(
 /// Builds the index from rows in the order of history, and hangs keys on their leases.
 fn build_index(runs: &[Run], lessor: &mut Lessor) -> Index {
     let total = runs.iter().map(|run| run.rows.len()).sum();
-    let mut order: Vec<(u32, u32)> = Vec::with_capacity(total);
+    let mut order: Vec<Place> = Vec::with_capacity(total);
     for (r, run) in runs.iter().enumerate() {
-        order.extend((0..run.rows.len()).map(|i| (r as u32, i as u32)));
+        order.extend((0..run.rows.len()).map(|i| Place::new(r as u32, i as u32)));
     }
-    let row = |&(r, i): &(u32, u32)| {
-        let run = &runs[r as usize];
-        let found = &run.rows[i as usize];
+    let row = |place: &Place| {
+        let run = &runs[place.run as usize];
+        let found = &run.rows[place.row as usize];
         (run.key(found), found)
     };
-    sort_in_two(&mut order, |a, b| {
-        // By key, then by history; positions ascend with history.
-        row(a).0.cmp(row(b).0).then(a.cmp(b))
-    });
+    key_sort::sort(&mut order, &|place: &Place| row(place).0);
     let mut groups = order.chunk_by(|a, b| row(a).0 == row(b).0);
     Index::from_sorted(std::iter::from_fn(|| {
         let group = groups.next()?;
@@ -292,22 +290,4 @@ fn point(row: RowKey) -> Point {
         revision: Revision::new(row.revision.main, row.revision.sub),
         tombstone: row.tombstone,
     }
-}
-
-/// Sorts on two threads where that pays.
-fn sort_in_two<T: Copy + Send>(
-    items: &mut [T],
-    compare: impl Fn(&T, &T) -> std::cmp::Ordering + Sync,
-) {
-    if items.len() < 50_000 {
-        items.sort_unstable_by(&compare);
-        return;
-    }
-    let (left, right) = items.split_at_mut(items.len() / 2);
-    std::thread::scope(|scope| {
-        scope.spawn(|| left.sort_unstable_by(&compare));
-        right.sort_unstable_by(&compare);
-    });
-    // Two sorted runs: the stable sort merges them in one pass.
-    items.sort_by(&compare);
 }
