@@ -314,8 +314,11 @@ impl Connection {
                 }
             }
             GOAWAY => {
+                let code = payload.get(4..8).unwrap_or_default();
                 let text = String::from_utf8_lossy(payload.get(8..).unwrap_or_default());
-                return Err(io::Error::other(format!("the server goes away: {text}")));
+                return Err(io::Error::other(format!(
+                    "the server goes away: {code:?} {text}"
+                )));
             }
             _ => {}
         }

@@ -61,6 +61,12 @@ fn command() -> Command {
                 .help("one round instead of three; smaller and shorter"),
         )
         .arg(
+            Arg::new("keep")
+                .long("keep")
+                .action(ArgAction::SetTrue)
+                .help("leave the data directories"),
+        )
+        .arg(
             Arg::new("rounds")
                 .long("rounds")
                 .value_name("N")
@@ -153,6 +159,7 @@ fn compare(matches: &ArgMatches) -> io::Result<bool> {
                     name,
                     parent: &parent,
                     quick,
+                    keep: matches.get_flag("keep"),
                     keys,
                 };
                 let begin = Instant::now();

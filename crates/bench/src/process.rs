@@ -27,18 +27,19 @@ pub struct Started {
     pub health: Duration,
 }
 
-/// A running server. Dropping it kills the process and removes its directory.
+/// A running server. Dropping it kills the process and, unless it is kept, removes its directory.
 pub struct Server {
     binary: PathBuf,
     directory: PathBuf,
     client: SocketAddr,
     peer: SocketAddr,
     child: Child,
+    keep: bool,
 }
 
 impl Server {
     /// Starts a server with an empty directory below `parent`, and waits until it serves.
-    pub fn start(binary: &Path, parent: &Path, name: &str) -> io::Result<Server> {
+    pub fn start(binary: &Path, parent: &Path, name: &str, keep: bool) -> io::Result<Server> {
         let directory = fresh_directory(parent, name)?;
         let (client, peer) = (free_port()?, free_port()?);
         let child = spawn(binary, &directory, client, peer)?;
@@ -48,6 +49,7 @@ impl Server {
             client,
             peer,
             child,
+            keep,
         };
         server.wait(Instant::now())?;
         Ok(server)
@@ -180,7 +182,7 @@ impl Drop for Server {
         {
             eprintln!("cannot end process {}: {error}", self.child.id());
         }
-        if thread::panicking() {
+        if self.keep || thread::panicking() {
             return;
         }
         if let Err(error) = fs::remove_dir_all(&self.directory) {

@@ -26,13 +26,15 @@ pub struct Setting<'a> {
     pub parent: &'a Path,
     /// Shorter and smaller.
     pub quick: bool,
+    /// Leave the directories.
+    pub keep: bool,
     /// How many keys the load `keys` ends with.
     pub keys: u64,
 }
 
 impl Setting<'_> {
     fn start(&self) -> io::Result<Server> {
-        Server::start(self.binary, self.parent, self.name)
+        Server::start(self.binary, self.parent, self.name, self.keep)
     }
 
     /// One of two sizes.
