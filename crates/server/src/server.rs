@@ -147,19 +147,13 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         .map_or(0, |since| since.as_millis() as u64);
     let signals = signals()?;
 
-    let urls = |endpoints: &[Endpoint]| -> Vec<String> {
-        endpoints
-            .iter()
-            .map(|endpoint| endpoint.url.clone())
-            .collect()
-    };
     tracing::info!(
-        "listen-peer-urls" = list(&urls(&config.listen_peer)),
+        "listen-peer-urls" = list(&urls_of(&config.listen_peer)),
         "configuring peer listeners"
     );
     let peers = bind_all(&config.listen_peer)?;
     tracing::info!(
-        "listen-client-urls" = list(&urls(&config.listen_client)),
+        "listen-client-urls" = list(&urls_of(&config.listen_client)),
         "configuring client listeners"
     );
     let clients = bind_all(&config.listen_client)?;
@@ -169,20 +163,7 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     let boot_settings = boot_of(config, start_ms);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let initialized = is_initialized(&*disk, &boot_settings.directories)?;
-    tracing::info!(
-        "etcd-version" = ETCD_VERSION,
-        "quorate-version" = env!("CARGO_PKG_VERSION"),
-        "name" = config.name.as_str(),
-        "data-dir" = %config.data_dir.display(),
-        "member-initialized" = initialized,
-        "initial-advertise-peer-urls" = list(&config.advertise_peer),
-        "listen-peer-urls" = list(&urls(&config.listen_peer)),
-        "advertise-client-urls" = list(&config.advertise_client),
-        "listen-client-urls" = list(&urls(&config.listen_client)),
-        "initial-cluster-state" = config.text("initial-cluster-state"),
-        "quota-backend-bytes" = config.number("quota-backend-bytes"),
-        "starting an etcd server"
-    );
+    log_settings(config, initialized, &boot_settings.directories.member());
     if !initialized && config.initial_cluster.len() > 1 {
         return Err(ServerError::NotReady(
             "clusters of several members are not served yet",
@@ -227,6 +208,66 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     );
     drop(peers);
     finish(started, config, outcome)
+}
+
+fn urls_of(endpoints: &[Endpoint]) -> Vec<String> {
+    endpoints.iter().map(|endpoint| endpoint.url.clone()).collect()
+}
+
+/// The settings that an operator wants to see in the log of a start.
+fn log_settings(config: &Config, initialized: bool, member_dir: &std::path::Path) {
+    for flag in ["max-snapshots", "v2-deprecation"] {
+        if config.is_given(flag) {
+            let what = match flag {
+                "max-snapshots" => "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8",
+                _ => "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default \
+                      value is enforced, ignoring user input",
+            };
+            tracing::warn!("{what}");
+        }
+    }
+    let millis = |flag: &str| match config.count(flag) {
+        whole if whole % 1000 == 0 => format!("{}s", whole / 1000),
+        parts => format!("{parts}ms"),
+    };
+    let cluster: Vec<String> = config
+        .initial_cluster
+        .iter()
+        .flat_map(|(name, urls)| urls.iter().map(move |url| format!("{name}={url}")))
+        .collect();
+    tracing::info!(
+        "etcd-version" = ETCD_VERSION,
+        "quorate-version" = env!("CARGO_PKG_VERSION"),
+        "member-initialized" = initialized,
+        "name" = config.name.as_str(),
+        "data-dir" = %config.data_dir.display(),
+        "wal-dir" = config.text("wal-dir"),
+        "member-dir" = %member_dir.display(),
+        "force-new-cluster" = config.is_set("force-new-cluster"),
+        "heartbeat-interval" = millis("heartbeat-interval"),
+        "election-timeout" = millis("election-timeout"),
+        "initial-election-tick-advance" = config.is_set("initial-election-tick-advance"),
+        "snapshot-count" = config.count("snapshot-count"),
+        "max-wals" = config.count("max-wals"),
+        "max-snapshots" = config.count("max-snapshots"),
+        "snapshot-catchup-entries" = config.count("snapshot-catchup-entries"),
+        "initial-advertise-peer-urls" = list(&config.advertise_peer),
+        "listen-peer-urls" = list(&urls_of(&config.listen_peer)),
+        "advertise-client-urls" = list(&config.advertise_client),
+        "listen-client-urls" = list(&urls_of(&config.listen_client)),
+        "listen-metrics-urls" = list(&urls_of(&config.listen_metrics)),
+        "initial-cluster" = cluster.join(","),
+        "initial-cluster-state" = config.text("initial-cluster-state"),
+        "initial-cluster-token" = config.text("initial-cluster-token"),
+        "quota-backend-bytes" = config.number("quota-backend-bytes"),
+        "max-request-bytes" = config.count("max-request-bytes"),
+        "max-concurrent-streams" = config.count("max-concurrent-streams"),
+        "pre-vote" = config.is_set("pre-vote"),
+        "auto-compaction-mode" = config.text("auto-compaction-mode"),
+        // Whatever was given: the default is enforced.
+        "v2-deprecation" = "write-only",
+        "starting an etcd server"
+    );
 }
 
 fn bind_all(endpoints: &[Endpoint]) -> Result<Vec<transport::Listener>, ServerError> {

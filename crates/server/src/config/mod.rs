@@ -14,7 +14,7 @@ pub use values::parse_duration_ns;
 use crate::compactor::Retention;
 use clap::{Arg, ArgAction, Command};
 use flags::{FLAGS, Flag, Kind, Support};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ pub enum Refusal {
 #[derive(Clone, Debug)]
 pub struct Config {
     values: BTreeMap<&'static str, String>,
+    given: BTreeSet<&'static str>,
     /// --name
     pub name: String,
     /// --data-dir
@@ -61,15 +62,16 @@ impl Config {
         arguments: impl Iterator<Item = String>,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Config, Refusal> {
-        let given = parse_arguments(arguments)?;
-        let mut values = BTreeMap::new();
+        let arguments = parse_arguments(arguments)?;
+        let (mut values, mut given) = (BTreeMap::new(), BTreeSet::new());
         for flag in FLAGS {
             let name = flag.name;
-            let set = given
+            let set = arguments
                 .get(name)
                 .cloned()
                 .or_else(|| environment(&variable(name)));
             if let Some(value) = &set {
+                given.insert(name);
                 values::check(flag, value).map_err(Refusal::Usage)?;
                 if flag.support == Support::NotYet && !is_default(flag, value) {
                     return Err(Refusal::Invalid(format!("--{name} is not supported yet")));
@@ -77,10 +79,13 @@ impl Config {
             }
             values.insert(name, set.unwrap_or_else(|| flag.default.to_owned()));
         }
-        Config::from_values(values)
+        Config::from_values(values, given)
     }
 
-    fn from_values(values: BTreeMap<&'static str, String>) -> Result<Config, Refusal> {
+    fn from_values(
+        values: BTreeMap<&'static str, String>,
+        given: BTreeSet<&'static str>,
+    ) -> Result<Config, Refusal> {
         let text = |name: &str| values[name].clone();
         let listed = |name: &str| parse_listen_urls(name, &values[name]).map_err(Refusal::Invalid);
         let urls = |name: &str| urls::parse_urls(name, &values[name]).map_err(Refusal::Invalid);
@@ -108,6 +113,7 @@ impl Config {
             initial_cluster,
             name,
             values,
+            given,
         };
         config.check()?;
         Ok(config)
@@ -159,6 +165,11 @@ impl Config {
             return invalid(format!("unknown log format {:?}", self.text("log-format")));
         }
         Ok(())
+    }
+
+    /// Whether a flag was set, by an argument or by the environment.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name)
     }
 
     /// A flag's value as text.
