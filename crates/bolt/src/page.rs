@@ -189,11 +189,43 @@ impl<'a> Branch<'a> {
     /// The child below which `key` belongs: the last one that does not begin above it, or the
     /// first of all.
     pub(crate) fn child_for(&self, key: &[u8]) -> Result<usize, Problem> {
-        let mut low = 0;
-        let mut high = self.count;
+        let wanted = head(key);
+        let begins_at_or_below = |index: usize| -> Result<bool, Problem> {
+            let first = self.key(index)?;
+            let beginning = head(first);
+            Ok(beginning < wanted || (beginning == wanted && first <= key))
+        };
+        let (mut low, mut high) = (0, self.count);
+        if high >= INTERPOLATED {
+            // Keys that count up are spread evenly: guess, then widen until the guess is caught.
+            let (first, last) = (head(self.key(0)?), head(self.key(high - 1)?));
+            if first < wanted && wanted < last {
+                let place = u128::from(wanted - first) * (high as u128 - 1);
+                let mut at = (place / u128::from(last - first)) as usize;
+                let mut step = 1;
+                if begins_at_or_below(at)? {
+                    while at < high && begins_at_or_below(at)? {
+                        low = at + 1;
+                        at += step;
+                        step *= 2;
+                    }
+                    high = high.min(at);
+                } else {
+                    while !begins_at_or_below(at)? {
+                        high = at;
+                        if at == 0 {
+                            break;
+                        }
+                        at = at.saturating_sub(step);
+                        step *= 2;
+                    }
+                    low = if high == 0 { 0 } else { at };
+                }
+            }
+        }
         while low < high {
             let middle = (low + high) / 2;
-            if self.key(middle)? <= key {
+            if begins_at_or_below(middle)? {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -209,6 +241,22 @@ impl<'a> Branch<'a> {
             start + len
         });
         ends.max().unwrap_or(HEADER_BYTES)
+    }
+}
+
+/// Children of a branch that make a guess worth it.
+const INTERPOLATED: usize = 16;
+
+/// The first eight bytes as a number, zeros behind the end: where two keys differ in it, it tells
+/// their order.
+fn head(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(bytes)
+        }
     }
 }
 
