@@ -43,7 +43,7 @@ pub use commit::CommitStats;
 pub use cursor::{Cursor, Entry};
 pub use db::{Db, Options};
 pub use error::{Error, Problem};
-pub use read::{Bucket, ReadTx};
+pub use read::{Bucket, Extent, ReadTx};
 pub use scan::LeafScan;
 pub use scrub::{ScrubCursor, ScrubStep};
 pub use vacuum::VacuumStep;

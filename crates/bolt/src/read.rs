@@ -83,6 +83,27 @@ impl ReadTx {
     }
 }
 
+/// Where a value stands in the file. It means something in the transaction that it came from, and in
+/// its clones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+impl ReadTx {
+    /// The value at an extent of this transaction, without looking for its key again.
+    pub fn value_at(&self, extent: Extent) -> &[u8] {
+        let end = extent.offset + u64::from(extent.len);
+        assert!(end <= self.size(), "an extent lies within its transaction");
+        self.snapshot()
+            .map
+            .bytes(extent.offset, extent.len as usize)
+    }
+}
+
 /// A bucket as of a read transaction.
 #[derive(Clone, Copy)]
 pub struct Bucket<'tx> {
@@ -100,6 +121,18 @@ impl<'tx> Bucket<'tx> {
             _ => Ok(None),
         };
         value().map_err(|problem| self.snapshot.map.corrupt(page, problem))
+    }
+
+    /// Where the value of `key` stands; `None` where it is absent or a bucket.
+    pub fn locate(&self, key: &[u8]) -> Result<Option<Extent>, Error> {
+        let Some(value) = self.get(key)? else {
+            return Ok(None);
+        };
+        let base = self.snapshot.map.bytes(0, 0).as_ptr() as usize;
+        Ok(Some(Extent {
+            offset: (value.as_ptr() as usize - base) as u64,
+            len: u32::try_from(value.len()).expect("a value is shorter than 4 GiB"),
+        }))
     }
 
     /// A cursor whose next entry is the first one from `from` on, in the order of keys.

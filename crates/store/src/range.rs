@@ -12,12 +12,13 @@ use crate::Error;
 use crate::index::{KeyRange, Root};
 use crate::keyvalue::KeyValueRef;
 use crate::revision::Revision;
-use crate::view::{RowReader, Source, View};
+use crate::view::{Located, RowReader, Source, View};
 use bytes::Bytes;
 use prost::encoding::{encode_varint, encoded_len_varint};
 use quorate_api as api;
 use quorate_api::etcdserverpb::range_request::{SortOrder, SortTarget};
 use quorate_api::etcdserverpb::{RangeRequest, RangeResponse};
+use quorate_bolt::Extent;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -112,9 +113,19 @@ impl Kvs {
 /// Stored key-values, taken from their view in bounded chunks.
 pub struct Splice {
     view: Arc<View>,
-    revisions: Vec<Revision>,
+    items: Vec<Item>,
+    /// Values that are not in the file yet.
+    memory: Vec<Bytes>,
     next: usize,
     left: u64,
+}
+
+/// Where a value is: in the file, or (by its place) among those in memory. Sixteen bytes, since there
+/// can be very many.
+struct Item {
+    offset: u64,
+    len: u32,
+    in_file: bool,
 }
 
 /// Field 2 of a RangeResponse, length-delimited.
@@ -134,12 +145,30 @@ impl Splice {
     fn new(view: Arc<View>, revisions: Vec<Revision>) -> Result<Splice, Error> {
         let rows = view.rows()?;
         let mut left = 0;
-        for revision in &revisions {
-            left += kvs_field_len(rows.put(*revision)?.len());
+        let (mut items, mut memory) = (Vec::with_capacity(revisions.len()), Vec::new());
+        for revision in revisions {
+            let item = match rows.locate(revision)? {
+                Located::File(extent) => Item {
+                    offset: extent.offset,
+                    len: extent.len,
+                    in_file: true,
+                },
+                Located::Memory(value) => {
+                    memory.push(value.clone());
+                    Item {
+                        offset: memory.len() as u64 - 1,
+                        len: u32::try_from(value.len()).expect("a value fits a log entry"),
+                        in_file: false,
+                    }
+                }
+            };
+            left += kvs_field_len(item.len as usize);
+            items.push(item);
         }
         Ok(Splice {
             view,
-            revisions,
+            items,
+            memory,
             next: 0,
             left,
         })
@@ -151,23 +180,28 @@ impl Splice {
     }
 
     /// About `budget` bytes more (at least one key-value); `None` at the end.
-    pub fn next_chunk(&mut self, budget: usize) -> Result<Option<Bytes>, Error> {
-        if self.next == self.revisions.len() {
+    pub fn next_chunk(&mut self, budget: usize) -> Option<Bytes> {
+        if self.next == self.items.len() {
             assert_eq!(self.left, 0, "the lengths were summed over the same rows");
-            return Ok(None);
+            return None;
         }
-        let rows = self.view.rows()?;
         let mut out = Vec::with_capacity(budget.min(self.left as usize));
-        while self.next < self.revisions.len() {
-            let stored = rows.put(self.revisions[self.next])?;
-            if !out.is_empty() && out.len() + stored.len() + 11 > budget {
+        while let Some(item) = self.items.get(self.next) {
+            let len = item.len as usize;
+            if !out.is_empty() && out.len() + len + 11 > budget {
                 break;
             }
+            let stored = if item.in_file {
+                let (offset, len) = (item.offset, item.len);
+                self.view.file.value_at(Extent { offset, len })
+            } else {
+                &self.memory[item.offset as usize][..]
+            };
             put_kvs_field(&mut out, stored);
             self.next += 1;
         }
         self.left -= out.len() as u64;
-        Ok(Some(out.into()))
+        Some(out.into())
     }
 }
 

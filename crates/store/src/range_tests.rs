@@ -176,7 +176,7 @@ fn collect(kvs: Kvs) -> Vec<KeyValue> {
         Kvs::Ready(bytes) => bytes,
         Kvs::Spliced(mut splice) => {
             let mut all = Vec::new();
-            while let Some(chunk) = splice.next_chunk(37).unwrap() {
+            while let Some(chunk) = splice.next_chunk(37) {
                 all.extend_from_slice(&chunk);
             }
             all

@@ -13,9 +13,10 @@ use crate::keyvalue::KeyValueRef;
 use crate::membership::Membership;
 use crate::quota::Quota;
 use crate::revision::{Revision, RowKey};
-use crate::rows::Snapshot;
+use crate::rows::{Row, Snapshot};
 use crate::store::Sizes;
-use quorate_bolt::{Bucket, ReadTx};
+use bytes::Bytes;
+use quorate_bolt::{Bucket, Extent, ReadTx};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -107,16 +108,8 @@ impl<'a> RowReader<'a> {
     /// The stored bytes of a put that the index names. That it is there is an invariant; that its
     /// bytes are sound is not.
     pub fn put(&self, revision: Revision) -> Result<&'a [u8], Error> {
-        for list in [self.live, self.frozen] {
-            if list
-                .first()
-                .is_some_and(|first| first.key.revision <= revision)
-            {
-                let row = list
-                    .find(revision)
-                    .unwrap_or_else(|| panic!("{revision:?} has no row"));
-                return Ok(&row.value);
-            }
+        if let Some(row) = self.in_memory(revision) {
+            return Ok(&row.value);
         }
         let key = RowKey {
             revision,
@@ -127,13 +120,37 @@ impl<'a> RowReader<'a> {
             Some(bucket) => bucket.get(&key)?,
             None => None,
         };
-        found.ok_or_else(|| {
-            Error::corrupt(
-                "key",
-                &key,
-                "the index names this revision, the file has no such key",
-            )
-        })
+        found.ok_or_else(|| missing(&key))
+    }
+
+    /// Where the stored bytes of a put are that the index names.
+    pub fn locate(&self, revision: Revision) -> Result<Located<'a>, Error> {
+        if let Some(row) = self.in_memory(revision) {
+            return Ok(Located::Memory(&row.value));
+        }
+        let key = RowKey {
+            revision,
+            tombstone: false,
+        }
+        .encode();
+        let found = match &self.bucket {
+            Some(bucket) => bucket.locate(&key)?,
+            None => None,
+        };
+        found.map(Located::File).ok_or_else(|| missing(&key))
+    }
+
+    fn in_memory(&self, revision: Revision) -> Option<&'a Row> {
+        for list in [self.live, self.frozen] {
+            if list
+                .first()
+                .is_some_and(|first| first.key.revision <= revision)
+            {
+                let row = list.find(revision);
+                return Some(row.unwrap_or_else(|| panic!("{revision:?} has no row")));
+            }
+        }
+        None
     }
 
     /// The decoded put that the index names.
@@ -188,6 +205,22 @@ impl<'a> RowReader<'a> {
         }
         Ok(())
     }
+}
+
+/// Where a row's stored bytes are.
+pub enum Located<'a> {
+    /// In the file.
+    File(Extent),
+    /// In one of the lists.
+    Memory(&'a Bytes),
+}
+
+fn missing(key: &[u8]) -> Error {
+    Error::corrupt(
+        "key",
+        key,
+        "the index names this revision, the file has no such key",
+    )
 }
 
 /// Reads a row's stored bytes.
