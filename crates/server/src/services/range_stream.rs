@@ -225,10 +225,7 @@ fn send_sorted(
             }
         }
         Kvs::Spliced(mut splice) => loop {
-            let chunk = splice
-                .next_chunk(CHUNK_BYTES)
-                .map_err(store_status)?
-                .unwrap_or_default();
+            let chunk = splice.next_chunk(CHUNK_BYTES).unwrap_or_default();
             if !gate.wait(sink) {
                 return Ok(());
             }
