@@ -126,7 +126,7 @@ impl Program {
             command.arg("--map-root-user");
         }
         // A server that a test leaves behind ends with the suite.
-        command.args(["--pid", "--fork", "--kill-child"]);
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
         command.args(["--net", "sh", "-c", IN_NAMESPACE, "sh"]);
         command
             .arg(&self.test2json)
