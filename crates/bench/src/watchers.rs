@@ -37,23 +37,25 @@ pub struct Watchers {
 
 impl Watchers {
     /// Opens the streams and creates the watchers, `count` in all; returns when all are created,
-    /// while events may have come already. A watcher is done with `goal` events.
+    /// while events may have come already. `create` gets a watcher's place in its stream. One is done with `goal` events.
     pub fn open(
         server: &Server,
         streams: usize,
         count: usize,
         goal: u64,
-        create: &WatchCreateRequest,
+        create: &dyn Fn(usize) -> WatchCreateRequest,
     ) -> io::Result<Watchers> {
-        let message = WatchRequest {
-            request_union: Some(RequestUnion::CreateRequest(create.clone())),
-        }
-        .encode_to_vec();
+        let message = |number| {
+            let request = WatchRequest {
+                request_union: Some(RequestUnion::CreateRequest(create(number))),
+            };
+            request.encode_to_vec()
+        };
         let mut fleet = Fleet::open(server.address(), streams)?;
         for connection in &mut fleet.connections {
-            let id = connection.start(Method::WatchWatch, &message, false, Answer::Take, 0);
-            for _ in 1..count / streams {
-                connection.send(id, &message, false);
+            let id = connection.start(Method::WatchWatch, &message(0), false, Answer::Take, 0);
+            for number in 1..count / streams {
+                connection.send(id, &message(number), false);
             }
         }
         fleet.flush()?;

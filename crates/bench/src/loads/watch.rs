@@ -20,6 +20,8 @@ const VALUE_BYTES: usize = 256;
 const UNDELIVERED_PUTS_MAX: u64 = 20;
 const SMALL_VALUE_BYTES: usize = 16;
 const KEY_BYTES: usize = 24;
+/// Each lagging watcher wants one key range of so many.
+const GROUPS: u64 = 10;
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// 1,000 watchers of one key that is written as fast as they receive.
@@ -30,7 +32,7 @@ pub fn fan_out(setting: &Setting<'_>) -> io::Result<Run> {
         key: key.clone().into(),
         ..WatchCreateRequest::default()
     };
-    let mut watchers = Watchers::open(&server, STREAMS, WATCHERS, u64::MAX, &create)?;
+    let mut watchers = Watchers::open(&server, STREAMS, WATCHERS, u64::MAX, &|_| create.clone())?;
     let mut put = Vec::new();
     requests::put(&mut put, &key, &requests::value(VALUE_BYTES, 1));
     let mut writer = Fleet::open(server.address(), 1)?;
@@ -74,7 +76,9 @@ pub fn catch_up(setting: &Setting<'_>) -> io::Result<Run> {
     let revisions = setting.size(100_000, 20_000);
     let value = requests::value(SMALL_VALUE_BYTES, 1);
     super::send_all(&server, Method::KVPut, revisions, &mut |number, output| {
-        requests::put(output, &requests::key(number % 1_000, KEY_BYTES), &value);
+        let group = number % GROUPS;
+        let key = format!("/bench/{group}/{:08}", number % 1_000);
+        requests::put(output, key.as_bytes(), &value);
     })?;
     let beside = writers::beside(&server, || receive_all(&server, revisions))?;
     let mut run = Run::default();
@@ -85,13 +89,17 @@ pub fn catch_up(setting: &Setting<'_>) -> io::Result<Run> {
 }
 
 fn receive_all(server: &Server, revisions: u64) -> io::Result<()> {
-    let create = WatchCreateRequest {
-        key: requests::PREFIX.into(),
-        range_end: "/bench0".into(),
-        start_revision: 1,
-        ..WatchCreateRequest::default()
+    let create = |number: usize| {
+        let group = number as u64 % GROUPS;
+        WatchCreateRequest {
+            key: format!("/bench/{group}/").into(),
+            range_end: format!("/bench/{group}0").into(),
+            start_revision: 1,
+            ..WatchCreateRequest::default()
+        }
     };
-    let mut watchers = Watchers::open(server, STREAMS, WATCHERS, revisions, &create)?;
+    let goal = revisions / GROUPS;
+    let mut watchers = Watchers::open(server, STREAMS, WATCHERS, goal, &create)?;
     let deadline = Instant::now() + CATCH_UP_TIMEOUT;
     while watchers.done < WATCHERS {
         if Instant::now() > deadline {
