@@ -6,10 +6,12 @@
 //! a line of JSON a message, each under `result`.
 
 use crate::http::response;
+use crate::metrics::{METRICS, calls};
 use crate::services::sink::{self, GatewayMessages, Sink};
 use crate::services::{Caller, Services};
+use crate::slow_requests::Call;
 use crate::transport::{
-    Body, HttpBodyError, HttpRequest, HttpResponse, Reply, Status, StreamHandler,
+    Body, HttpBodyError, HttpRequest, HttpResponse, Peer, Reply, Status, StreamHandler,
 };
 use bytes::{Bytes, BytesMut};
 use http::{Method as HttpMethod, StatusCode};
@@ -19,8 +21,9 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, SerializeOptions};
 use quorate_api::{Code, Method};
 use std::pin::Pin;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
@@ -126,28 +129,58 @@ pub(crate) async fn serve(services: &Services, request: HttpRequest) -> HttpResp
             Err(status) => refuse(status.code, &status.message, http_status(status.code)),
         };
     }
-    match call(services, method, request.into_body()).await {
+    let peer = request.extensions().get::<Arc<Peer>>().cloned();
+    match call(services, method, request.into_body(), peer).await {
         Ok(json) => from_grpc(response(StatusCode::OK, "application/json", json)),
         Err(status) => refuse(status.code, &status.message, http_status(status.code)),
     }
 }
 
-async fn call(services: &Services, method: Method, body: Bytes) -> Result<Vec<u8>, Status> {
+async fn call(
+    services: &Services,
+    method: Method,
+    body: Bytes,
+    peer: Option<Arc<Peer>>,
+) -> Result<Vec<u8>, Status> {
     let message = from_json(method.input(), &body)?;
+    // As etcd's gateway, which is a gRPC client of its own server.
+    calls::started(method, None);
+    calls::received(method, message.len());
+    let began = Instant::now();
+    let outcome = answer(services, method, message.clone()).await;
+    let took = began.elapsed();
+    let code = outcome
+        .as_ref()
+        .map_or_else(|status| status.code, |_| Code::Ok);
+    calls::sent(method, outcome.as_ref().map_or(0, Body::len));
+    calls::ended(method, code, METRICS.is_extensive().then_some(took));
+    let slow = &services.limits.slow;
+    if slow.are_passed(took) {
+        slow.tell(&Call {
+            method,
+            request: Some(&message),
+            answer: outcome.as_ref().ok(),
+            took,
+            remote: peer.map_or_else(String::new, |peer| peer.address.to_string()),
+        });
+    }
+    to_json(method.output(), collect(outcome?)?)
+}
+
+async fn answer(services: &Services, method: Method, message: Bytes) -> Result<Body, Status> {
     let (sender, receiver) = oneshot::channel();
     let mut sender = Some(sender);
     let outcome = services.unary(method, message, &mut || {
         Caller::Gateway(sender.take().expect("a call is answered once"))
     });
     services.member.flush();
-    let answer = match outcome? {
-        Reply::Now(body) => body,
-        Reply::Error(status) => return Err(status),
+    match outcome? {
+        Reply::Now(body) => Ok(body),
+        Reply::Error(status) => Err(status),
         Reply::Later => receiver
             .await
-            .unwrap_or_else(|_| Err(quorate_api::Error::Stopped.into()))?,
-    };
-    to_json(method.output(), collect(answer)?)
+            .unwrap_or_else(|_| Err(quorate_api::Error::Stopped.into())),
+    }
 }
 
 fn open_stream(services: &Services, method: Method, body: &[u8]) -> Result<HttpResponse, Status> {

@@ -121,7 +121,7 @@ async fn route(services: Arc<Services>, request: HttpRequest, with_gateway: bool
         "/metrics" => response(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",
-            METRICS.render(member),
+            METRICS.render(member, &services.limits.features),
         ),
         "/debug/vars" => debug_vars(member),
         checks => run_checks(member, &request, checks).await,
@@ -255,8 +255,10 @@ async fn run_check(member: &Handle, name: &str) -> Result<(), String> {
 
 async fn run_checks(member: &Handle, request: &HttpRequest, path: &str) -> HttpResponse {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
-    let kind = parts.next().unwrap_or("");
-    let all = if kind == "livez" { LIVEZ } else { READYZ };
+    let (kind, all) = match parts.next() {
+        Some("livez") => ("livez", LIVEZ),
+        _ => ("readyz", READYZ),
+    };
     let mut excluded: BTreeSet<&str> = query(request, "exclude").into_iter().collect();
     excluded.remove("");
     let chosen: Vec<&str> = match parts.next() {
@@ -279,18 +281,13 @@ async fn run_checks(member: &Handle, request: &HttpRequest, path: &str) -> HttpR
     }
     let (mut report, mut healthy) = (String::new(), true);
     for name in chosen {
-        let (line, status) = match run_check(member, name).await {
-            Ok(()) => (format!("[+]{name} ok\n"), "success"),
-            Err(why) => (format!("[-]{name} failed: {why}\n"), "error"),
+        let (line, passed) = match run_check(member, name).await {
+            Ok(()) => (format!("[+]{name} ok\n"), true),
+            Err(why) => (format!("[-]{name} failed: {why}\n"), false),
         };
         report.push_str(&line);
-        healthy &= status == "success";
-        let ok = i64::from(status == "success");
-        METRICS.healthcheck.with_label_values(&[kind, name]).set(ok);
-        METRICS
-            .healthchecks
-            .with_label_values(&[kind, name, status])
-            .inc();
+        healthy &= passed;
+        METRICS.checked(kind, name, passed);
     }
     if !healthy {
         tracing::error!(

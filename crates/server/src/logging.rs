@@ -191,6 +191,13 @@ pub fn list<T: AsRef<str>>(items: &[T]) -> String {
     format!("{RAW}[{}]", quoted.join(","))
 }
 
+/// The time `ago` before now, as the log has it.
+pub fn time_before(ago: Duration) -> String {
+    let then = SystemTime::now() - ago;
+    let then = then.duration_since(UNIX_EPOCH).unwrap_or_default();
+    timestamp(then.as_secs(), then.subsec_micros())
+}
+
 /// A duration as Go spells it: 1h30m0s, 1.5s, 250ms, 12.5µs.
 pub fn spell_duration(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());

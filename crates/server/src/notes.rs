@@ -1,8 +1,11 @@
 //! What the member has to say to an operator, in etcd's words where etcd has some.
 
 use crate::driver::Shared;
-use crate::logging::list;
+use crate::logging::{list, spell_duration};
+use crate::metrics::METRICS;
 use quorate_node::Note;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn hex(id: u64) -> String {
     format!("{id:x}")
@@ -85,12 +88,20 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             removed,
             hash,
             took_ms,
-        } => tracing::info!(
-            "compact-revision" = revision,
-            "took" = format!("{took_ms}ms"),
-            "number-of-keys-compacted" = removed,
-            "hash" = hash,
-            "finished scheduled compaction"
-        ),
+        } => {
+            let took = Duration::from_millis(*took_ms);
+            METRICS.compaction_total.observe(took);
+            METRICS.compaction_rows.add(*removed);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now_s = now.map_or(0, |now| now.as_secs() as i64);
+            METRICS.compaction_last_s.store(now_s, Ordering::Relaxed);
+            tracing::info!(
+                "compact-revision" = revision,
+                "took" = %spell_duration(took),
+                "number-of-keys-compacted" = removed,
+                "hash" = hash,
+                "finished scheduled compaction"
+            );
+        }
     }
 }

@@ -4,7 +4,10 @@ use crate::compactor::{Compaction, Compactor, Retention};
 use crate::config::{Config, Endpoint, ListenAddress};
 use crate::driver::{Handle, Started, start};
 use crate::logging::{list, spell_duration};
+use crate::measured_disk::MeasuredDisk;
+use crate::metrics::{Feature, METRICS};
 use crate::services::{Frontend, Limits, Services};
+use crate::slow_requests::Thresholds;
 use crate::transport;
 use quorate_node::boot::{Boot, Directories, boot, is_initialized};
 use quorate_node::disk::Disk;
@@ -78,7 +81,7 @@ fn bind(endpoint: &Endpoint) -> Result<transport::Listener, ServerError> {
     }
 }
 
-fn boot_of(config: &Config, start_ms: u64) -> Boot {
+pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
     let tick_ms = config.count("heartbeat-interval");
     let election_ticks = (config.count("election-timeout") / tick_ms) as u32;
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
@@ -161,7 +164,7 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     let metrics = bind_all(&config.listen_metrics)?;
 
     let boot_settings = boot_of(config, start_ms);
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let disk: Arc<dyn Disk> = Arc::new(MeasuredDisk(RealDisk));
     let initialized = is_initialized(&*disk, &boot_settings.directories)?;
     log_settings(config, initialized, &boot_settings.directories.member());
     if !initialized && config.initial_cluster.len() > 1 {
@@ -195,8 +198,12 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     }
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let data_dir = config.data_dir.display().to_string();
-    let started =
-        start(booted, processors, start_ms, data_dir).map_err(process("start threads"))?;
+    if config.text("metrics") == "extensive" {
+        METRICS.be_extensive();
+    }
+    let slow_apply = config.duration("warning-apply-duration");
+    let started = start(booted, processors, start_ms, data_dir, slow_apply)
+        .map_err(process("start threads"))?;
     let outcome = serve(
         config,
         &started,
@@ -211,7 +218,10 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
 }
 
 fn urls_of(endpoints: &[Endpoint]) -> Vec<String> {
-    endpoints.iter().map(|endpoint| endpoint.url.clone()).collect()
+    endpoints
+        .iter()
+        .map(|endpoint| endpoint.url.clone())
+        .collect()
 }
 
 /// The settings that an operator wants to see in the log of a start.
@@ -219,9 +229,13 @@ fn log_settings(config: &Config, initialized: bool, member_dir: &std::path::Path
     for flag in ["max-snapshots", "v2-deprecation"] {
         if config.is_given(flag) {
             let what = match flag {
-                "max-snapshots" => "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8",
-                _ => "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default \
-                      value is enforced, ignoring user input",
+                "max-snapshots" => {
+                    "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8"
+                }
+                _ => {
+                    "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default \
+                      value is enforced, ignoring user input"
+                }
             };
             tracing::warn!("{what}");
         }
@@ -270,6 +284,32 @@ fn log_settings(config: &Config, initialized: bool, member_dir: &std::path::Path
     );
 }
 
+/// Feature gates of etcd 3.7: name, stage, default.
+const FEATURES: &[(&str, &str, bool)] = &[
+    ("AllAlpha", "ALPHA", false),
+    ("AllBeta", "BETA", false),
+    ("CompactHashCheck", "ALPHA", false),
+    ("FastLeaseKeepAlive", "BETA", true),
+    ("InitialCorruptCheck", "ALPHA", false),
+    ("LeaseCheckpoint", "ALPHA", false),
+    ("LeaseCheckpointPersist", "ALPHA", false),
+    ("PriorityRequest", "ALPHA", false),
+    ("SetMemberLocalAddr", "ALPHA", false),
+    ("StopGRPCServiceOnDefrag", "ALPHA", false),
+    ("TxnModeWriteWithSharedBuffer", "BETA", true),
+];
+
+pub(crate) fn features(config: &Config) -> Vec<Feature> {
+    FEATURES
+        .iter()
+        .map(|&(name, stage, default)| Feature {
+            name,
+            stage,
+            on: config.feature(name, default),
+        })
+        .collect()
+}
+
 fn bind_all(endpoints: &[Endpoint]) -> Result<Vec<transport::Listener>, ServerError> {
     endpoints.iter().map(bind).collect()
 }
@@ -295,6 +335,11 @@ fn serve(
         max_txn_ops: config.count("max-txn-ops") as usize,
         quota_bytes: config.number("quota-backend-bytes"),
         max_snapshots: 8,
+        slow: Thresholds {
+            unary: config.duration("warning-unary-request-duration"),
+            apply: config.duration("warning-apply-duration"),
+        },
+        features: features(config),
     };
     let services = Arc::new(Services::new(member.clone(), limits));
     let transport = transport::Transport::start(processors).map_err(process("start workers"))?;

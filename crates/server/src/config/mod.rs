@@ -194,9 +194,7 @@ impl Config {
 
     /// A flag's value as a duration.
     pub fn duration(&self, name: &str) -> Duration {
-        Duration::from_nanos(
-            values::parse_duration_ns(&self.values[name]).expect("durations were checked"),
-        )
+        Duration::from_nanos(parse_duration_ns(&self.values[name]).expect("durations were checked"))
     }
 
     /// Whether a feature gate is on.
@@ -217,9 +215,7 @@ fn variable(name: &str) -> String {
 fn is_default(flag: &Flag, value: &str) -> bool {
     match flag.kind {
         Kind::Bool => values::parse_bool(value) == values::parse_bool(flag.default),
-        Kind::Duration => {
-            values::parse_duration_ns(value) == values::parse_duration_ns(flag.default)
-        }
+        Kind::Duration => parse_duration_ns(value) == parse_duration_ns(flag.default),
         Kind::Text | Kind::Number => value == flag.default,
     }
 }

@@ -3,9 +3,11 @@
 //! It takes what is in the mailbox, steps the member, and hands out what follows: jobs for the log
 //! first (the disk is what takes longest), then the view, then the replies.
 
+use super::applied::Entries;
 use super::read_pool::ReadPool;
 use super::stages::{CommitJob, WorkerJob, run_commit, run_log, run_worker};
 use super::{Handle, KeptRoots, Question, Shared, Waiter};
+use crate::metrics::METRICS;
 use crate::transport::WakeBatch;
 use arc_swap::ArcSwap;
 use quorate_node::boot::Booted;
@@ -86,6 +88,7 @@ struct MemberLoop {
     vacuum_waiters: Vec<Waiter>,
     stopping: Option<Sender<()>>,
     data_dir: String,
+    entries: Entries,
 }
 
 /// Starts the threads of a member.
@@ -94,6 +97,7 @@ pub fn start(
     read_threads: usize,
     start_ms: u64,
     data_dir: String,
+    slow_apply: Duration,
 ) -> std::io::Result<Started> {
     let Booted {
         member,
@@ -161,6 +165,7 @@ pub fn start(
         vacuum_waiters: Vec::new(),
         stopping: None,
         data_dir,
+        entries: Entries::new(slow_apply),
     };
     threads.push(spawn("member", Box::new(move || member_loop.run()))?);
     Ok(Started {
@@ -254,7 +259,9 @@ impl MemberLoop {
             Input::WatchFound(found) => self.member.watch_found(found)?,
             Input::CompactionPlanned(planned) => {
                 let (planner, plan) = *planned;
+                let began = Instant::now();
                 self.member.compaction_planned(planner, plan);
+                METRICS.compaction_pause.observe(began.elapsed());
             }
             Input::Fatal(error) => return Err(error),
             Input::Stop(done) => {
@@ -267,7 +274,9 @@ impl MemberLoop {
     }
 
     fn advance(&mut self) -> Result<(), Error> {
+        let (began, before) = (Instant::now(), self.member.view().clone());
         let effects = self.member.advance()?;
+        let took = began.elapsed();
         let Effects {
             log,
             commit,
@@ -279,6 +288,14 @@ impl MemberLoop {
             notes,
             removed,
         } = effects;
+        self.entries.appended(&log);
+        self.entries.applied(
+            self.member.status().applied,
+            took,
+            &replies,
+            &before,
+            self.member.view(),
+        );
         if !log.is_empty()
             && let Some(sender) = &self.log
         {

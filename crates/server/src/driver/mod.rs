@@ -7,6 +7,7 @@
 //!
 //! Order that is kept: a view is published before the replies that rest on it go out.
 
+mod applied;
 mod member_loop;
 mod read_pool;
 mod stages;
@@ -14,6 +15,7 @@ mod stages;
 pub use member_loop::{Input, Started, start};
 pub use read_pool::ReadPool;
 
+use crate::metrics::{METRICS, Tally};
 use crate::services::Caller;
 use crate::transport::{Body, Status as GrpcStatus, WakeBatch};
 use arc_swap::ArcSwap;
@@ -37,8 +39,8 @@ pub type Then = Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>;
 
 /// Who waits for the member.
 pub enum Waiter {
-    /// A call whose answer follows from the entry's.
-    Answer(Caller),
+    /// A call whose answer follows from the entry's, and what the entry will come to.
+    Answer(Caller, Tally),
     /// Anything else; runs on the loop and must be brief.
     Then(Then),
 }
@@ -152,7 +154,12 @@ impl Handle {
 
     /// Runs `then` once the newest view covers all that was acknowledged before this call.
     pub fn linearizable(&self, then: Then) {
-        self.send(Input::Read(Waiter::Then(then)));
+        self.send(Input::Read(Waiter::Then(Box::new(move |reply, batch| {
+            if matches!(reply, Reply::Failed(_)) {
+                METRICS.read_indexes_failed.inc();
+            }
+            then(reply, batch);
+        }))));
     }
 
     /// Runs `then` once everything applied so far is durable in the database.
@@ -207,7 +214,15 @@ impl Handle {
 
     /// Runs the vacuum until it finds nothing to do.
     pub fn defragment(&self, then: Then) {
-        self.send(Input::Defragment(Waiter::Then(then)));
+        let began = Instant::now();
+        METRICS.defragmentations.fetch_add(1, Ordering::Relaxed);
+        self.send(Input::Defragment(Waiter::Then(Box::new(
+            move |reply, batch| {
+                METRICS.defragmentations.fetch_sub(1, Ordering::Relaxed);
+                METRICS.defragmentation.observe(began.elapsed());
+                then(reply, batch);
+            },
+        ))));
     }
 
     fn send(&self, input: Input) {
@@ -223,7 +238,7 @@ impl Handle {
     }
 
     /// Stops the loop; `done` is told when everything is on disk.
-    pub fn stop(&self, done: std::sync::mpsc::Sender<()>) {
+    pub fn stop(&self, done: Sender<()>) {
         self.shared.stopping.store(true, Ordering::Release);
         // A loop that is gone already has nothing left to stop.
         let _gone = self.mailbox.send(Input::Stop(done));
@@ -258,7 +273,7 @@ impl Shared {
     /// Tells a waiter.
     fn reply(&self, waiter: Waiter, reply: Reply, batch: &mut WakeBatch) {
         match waiter {
-            Waiter::Answer(responder) => {
+            Waiter::Answer(responder, _) => {
                 let answer = match reply {
                     Reply::Outcome(Ok(answer)) => Ok(self.encode(answer)),
                     Reply::Outcome(Err(error)) | Reply::Failed(error) => {

@@ -2,12 +2,14 @@
 //! compaction plans and watchers that catch up.
 
 use super::member_loop::Input;
+use crate::measured_disk::database_time;
 use crate::metrics::METRICS;
 use quorate_node::store::commit::Frozen;
 use quorate_node::store::watch::catch_up::{self, Bounds, Step};
 use quorate_node::{CommitStage, CompactionStep, LogJob, LogStage};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pause before a write that found no space is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(500);
@@ -32,10 +34,7 @@ pub fn run_log(mut stage: LogStage, jobs: &Receiver<Vec<LogJob>>, loop_: &SyncSe
         while let Ok(more) = jobs.try_recv() {
             more.into_iter().for_each(|job| stage.push(job));
         }
-        let timer = METRICS.wal_fsync.start_timer();
-        let outcome = stage.step();
-        timer.observe_duration();
-        let idle = match outcome {
+        let idle = match stage.step() {
             Ok(done) => {
                 let idle = !stage.has_waiting();
                 if loop_.send(Input::LogDone(done)).is_err() {
@@ -148,9 +147,14 @@ fn run_one_commit(
 ) -> Result<(), quorate_node::Error> {
     let mut said = false;
     loop {
-        let timer = METRICS.backend_commit.start_timer();
+        let (began, on_disk) = (Instant::now(), database_time());
         let outcome = stage.commit(frozen)?;
-        timer.observe_duration();
+        let (took, on_disk) = (began.elapsed(), database_time().saturating_sub(on_disk));
+        METRICS.backend_commit.observe(took);
+        METRICS.commit_write.observe(on_disk);
+        METRICS.commit_spill.observe(took.saturating_sub(on_disk));
+        let reads = stage.db().open_reads() as i64;
+        METRICS.open_reads.store(reads, Ordering::Relaxed);
         if let Some(committed) = outcome {
             let _gone = loop_.send(Input::CommitDone(committed));
             return Ok(());

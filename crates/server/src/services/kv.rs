@@ -2,6 +2,7 @@
 
 use super::propose::Field;
 use super::{Caller, Services, body, checks, decode, store_status};
+use crate::metrics::{METRICS, Operation, Tally, TxnShape};
 use crate::transport::{Body, BodySource, Reply, Status, WakeBatch};
 use bytes::Bytes;
 use prost::Message;
@@ -16,6 +17,7 @@ use quorate_node::store::quota::{put_cost, txn_cost};
 use quorate_node::store::range::{Inline, Kvs, RangeAnswer, Splice, range};
 use quorate_node::store::txn::{is_read_only, is_serializable, read_only_txn};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What a worker thread answers itself.
 const INLINE: Inline = Inline {
@@ -78,7 +80,8 @@ impl Services {
         let request: PutRequest = decode(message.clone())?;
         checks::put(&request)?;
         self.check_quota(put_cost(&request))?;
-        self.propose(Field::Put, &message, false, answer)
+        let tally = Tally::put(&request);
+        self.propose(Field::Put, &message, tally, false, answer)
     }
 
     pub(super) fn delete_range(
@@ -88,7 +91,8 @@ impl Services {
     ) -> Result<Reply, Status> {
         let request: DeleteRangeRequest = decode(message.clone())?;
         checks::delete_range(&request)?;
-        self.propose(Field::DeleteRange, &message, false, answer)
+        let tally = Tally::delete(&request);
+        self.propose(Field::DeleteRange, &message, tally, false, answer)
     }
 
     pub(super) fn txn(
@@ -100,7 +104,8 @@ impl Services {
         checks::txn(&request, self.limits.max_txn_ops)?;
         if !is_read_only(&request) {
             self.check_quota(txn_cost(&request))?;
-            return self.propose(Field::Txn, &message, false, answer);
+            let tally = Tally::txn(&request);
+            return self.propose(Field::Txn, &message, tally, false, answer);
         }
         // Reads of many keys belong on the pool; compares and single keys do not.
         if is_serializable(&request) || self.member.reads_are_local() {
@@ -129,7 +134,8 @@ impl Services {
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
         let request: CompactionRequest = decode(message.clone())?;
-        self.propose(Field::Compaction, &message, request.physical, answer)
+        let tally = Tally::Other(Operation::Compaction);
+        self.propose(Field::Compaction, &message, tally, request.physical, answer)
     }
 }
 
@@ -215,10 +221,20 @@ impl Reader {
         inline: Option<Inline>,
     ) -> Result<Option<Body>, Status> {
         let kept = self.member.kept_root(request.revision);
-        let answer = range(view, request, kept.as_ref(), inline).map_err(store_status)?;
-        let Some(answer) = answer else {
-            return Ok(None);
+        // What is answered in passing takes microseconds: the clock is read for it only on request.
+        let exact = inline.is_none() || METRICS.is_extensive();
+        let began = exact.then(Instant::now);
+        let answer = range(view, request, kept.as_ref(), inline);
+        let took = || began.map_or(Duration::ZERO, |began| began.elapsed());
+        let answer = match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                METRICS.ranges[0].observe(took());
+                return Err(store_status(error));
+            }
         };
+        METRICS.ranges[1].observe(took());
         if answer.more {
             self.member.keep_root(view);
         }
@@ -239,6 +255,7 @@ impl Reader {
         let view = self.member.view();
         let source = view.source().map_err(store_status)?;
         let mut response = read_only_txn(&source, &|_| false, request).map_err(store_status)?;
+        TxnShape::of(request).count_read(&response);
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
         response.header = Some(self.header(revision));
         Ok(body(&response))

@@ -5,6 +5,7 @@ use super::kv::{Reader, failure};
 use super::propose::Field;
 use super::sink::Sink;
 use super::{Caller, Services, body, decode};
+use crate::metrics::{METRICS, Operation, Tally};
 use crate::transport::{Reply, Status, StreamHandler, WakeBatch};
 use bytes::Bytes;
 use prost::Message;
@@ -32,7 +33,14 @@ impl Services {
             // Positive, so that it reads well; taken ones are refused by apply.
             request.id = (self.member.draw_id() & (i64::MAX as u64)) as i64;
         }
-        self.propose(Field::LeaseGrant, &request.encode_to_vec(), false, answer)
+        let tally = Tally::Other(Operation::LeaseGrant);
+        self.propose(
+            Field::LeaseGrant,
+            &request.encode_to_vec(),
+            tally,
+            false,
+            answer,
+        )
     }
 
     pub(super) fn lease_revoke(
@@ -41,7 +49,8 @@ impl Services {
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
         let _checked: LeaseRevokeRequest = decode(message.clone())?;
-        self.propose(Field::LeaseRevoke, &message, false, answer)
+        let tally = Tally::Other(Operation::LeaseRevoke);
+        self.propose(Field::LeaseRevoke, &message, tally, false, answer)
     }
 
     /// Asks once the member is sure to be primary, and has applied what was acknowledged before.
@@ -162,6 +171,7 @@ impl StreamHandler for KeepAlive {
                     ttl_s,
                     clear_checkpoint,
                 } => {
+                    METRICS.leases_renewed.inc();
                     if clear_checkpoint {
                         member.clear_checkpoint(id);
                     }
@@ -179,7 +189,12 @@ impl StreamHandler for KeepAlive {
     }
 
     fn on_half_close(&mut self) {
-        self.sink.close(Status::ok());
+        // Behind the answers to what was asked before.
+        let sink = self.sink.clone();
+        let close = Box::new(move |_: &mut _, batch: &mut _| sink.close_in(Status::ok(), batch));
+        if let Err(error) = self.reader.member.ask(close) {
+            self.sink.close(error.into());
+        }
     }
 
     fn on_cancel(&mut self) {}

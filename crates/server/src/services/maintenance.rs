@@ -3,6 +3,7 @@
 use super::kv::failure;
 use super::propose::Field;
 use super::{Caller, Services, body, decode, store_status};
+use crate::metrics::{METRICS, Operation, Tally};
 use crate::transport::{Reply, Status};
 use bytes::Bytes;
 use quorate_api::Error;
@@ -13,6 +14,7 @@ use quorate_api::etcdserverpb::{
 use quorate_node::store::hash::{hash_by_revision, hash_file};
 use quorate_node::store::quota::DEFAULT_QUOTA_BYTES;
 use quorate_node::{ETCD_VERSION, Reply as MemberReply};
+use std::time::Instant;
 
 impl Services {
     pub(super) fn alarm(
@@ -21,7 +23,8 @@ impl Services {
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
         let _checked: AlarmRequest = decode(message.clone())?;
-        self.propose(Field::Alarm, &message, false, answer)
+        let tally = Tally::Other(Operation::Alarm);
+        self.propose(Field::Alarm, &message, tally, false, answer)
     }
 
     pub(super) fn status(&self, message: Bytes) -> Result<Reply, Status> {
@@ -88,7 +91,9 @@ impl Services {
             let reads = reader.clone();
             reads.on_pool(caller, move || {
                 let view = reader.member.view();
+                let began = Instant::now();
                 let hash = hash_file(&view.file).map_err(store_status)?;
+                METRICS.hash.observe(began.elapsed());
                 let header = Some(reader.header(view.revision));
                 Ok(body(&HashResponse { header, hash }))
             });
@@ -105,8 +110,10 @@ impl Services {
         let reader = self.reader();
         self.reader().on_pool(answer(), move || {
             let view = reader.member.view();
+            let began = Instant::now();
             let hash =
                 hash_by_revision(&view, &view.hashes, request.revision).map_err(store_status)?;
+            METRICS.hash_rev.observe(began.elapsed());
             Ok(body(&HashKvResponse {
                 header: Some(reader.header(view.revision)),
                 hash: hash.hash,

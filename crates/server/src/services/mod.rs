@@ -22,10 +22,12 @@ pub use caller::Caller;
 use sink::Sink;
 
 use crate::driver::Handle;
-use crate::metrics::call_started;
+use crate::metrics::calls::{self, RequestType};
+use crate::metrics::{Feature, METRICS};
+use crate::slow_requests::{Call, Thresholds};
 use crate::transport::{
-    Body, CallContext, ConnectionInbox, HttpReply, HttpRequest, Lookup, MethodId, MethodKind,
-    Reply, Service, Status, StreamHandler, StreamSink,
+    Body, CallContext, ConnectionInbox, Ended, HttpReply, HttpRequest, Lookup, MethodId,
+    MethodKind, Reply, Service, Status, StreamHandler, StreamSink,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -45,6 +47,10 @@ pub struct Limits {
     pub quota_bytes: i64,
     /// Most snapshots sent at a time.
     pub max_snapshots: usize,
+    /// What is slow enough for a line in the log.
+    pub(crate) slow: Thresholds,
+    /// Feature gates, for the metrics.
+    pub(crate) features: Vec<Feature>,
 }
 
 /// All services of a member.
@@ -187,6 +193,31 @@ impl Services {
     }
 }
 
+/// Counts the messages of a stream's client.
+struct CountedStream {
+    method: Method,
+    handler: Box<dyn StreamHandler>,
+}
+
+impl StreamHandler for CountedStream {
+    fn on_message(&mut self, message: Bytes) -> Result<(), Status> {
+        calls::received(self.method, message.len());
+        self.handler.on_message(message)
+    }
+
+    fn on_half_close(&mut self) {
+        self.handler.on_half_close();
+    }
+
+    fn on_cancel(&mut self) {
+        self.handler.on_cancel();
+    }
+
+    fn on_writable(&mut self) {
+        self.handler.on_writable();
+    }
+}
+
 /// The services behind one listener.
 pub struct Frontend {
     /// What is served.
@@ -220,7 +251,8 @@ impl Service for Frontend {
 
     fn call(&self, method: MethodId, message: Bytes, context: &CallContext) -> Reply {
         let method = Method::ALL[usize::from(method.0)];
-        call_started(method);
+        calls::started(method, context.client_api_version());
+        calls::received(method, message.len());
         let services = &self.services;
         let outcome = services.check_leader(context).and_then(|()| {
             services.unary(method, message, &mut || Caller::Grpc(context.responder()))
@@ -235,9 +267,38 @@ impl Service for Frontend {
         sink: StreamSink,
     ) -> Result<Box<dyn StreamHandler>, Status> {
         let method = Method::ALL[usize::from(method.0)];
-        call_started(method);
+        calls::started(method, context.client_api_version());
         self.services.check_leader(context)?;
-        self.services.stream(method, Sink::Grpc(sink))
+        let handler = self.services.stream(method, Sink::Grpc(sink))?;
+        Ok(Box::new(CountedStream { method, handler }))
+    }
+
+    fn sent(&self, method: MethodId, bytes: usize) {
+        calls::sent(Method::ALL[usize::from(method.0)], bytes);
+    }
+
+    fn ended(&self, ended: &Ended<'_>) {
+        let method = Method::ALL[usize::from(ended.method.0)];
+        let took = ended.now - ended.began;
+        let exact = METRICS.is_extensive().then(|| ended.began.elapsed());
+        // A stream's messages were told one by one.
+        if !method.server_streaming() {
+            calls::sent(method, ended.answer.map_or(0, Body::len));
+        }
+        calls::ended(method, ended.code, exact);
+        if let Some(kind) = RequestType::of(method, ended.code, ended.deferred) {
+            calls::answered(kind, ended.code, exact.unwrap_or(took));
+        }
+        let slow = &self.services.limits.slow;
+        if !method.server_streaming() && slow.are_passed(took) {
+            slow.tell(&Call {
+                method,
+                request: ended.request,
+                answer: ended.answer,
+                took,
+                remote: ended.peer.address.to_string(),
+            });
+        }
     }
 
     fn flush(&self, _: &ConnectionInbox) {

@@ -5,6 +5,7 @@
 
 use super::{Caller, Services};
 use crate::driver::Waiter;
+use crate::metrics::Tally;
 use crate::transport::{Reply, Status};
 use bytes::Bytes;
 use prost::Message;
@@ -44,11 +45,12 @@ fn wrap(id: u64, field: Field, request: &[u8]) -> Vec<u8> {
 }
 
 impl Services {
-    /// Proposes an encoded request; the answer follows from its entry.
+    /// Proposes an encoded request, whose entry will come to `tally`; the answer follows from it.
     pub(super) fn propose(
         &self,
         field: Field,
         request: &[u8],
+        tally: Tally,
         physical: bool,
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
@@ -57,7 +59,7 @@ impl Services {
         if data.len() > self.limits.max_request_bytes {
             return Err(Error::RequestTooLarge.into());
         }
-        let token = Some(Waiter::Answer(answer()));
+        let token = Some(Waiter::Answer(answer(), tally));
         self.member.propose(Proposal {
             id,
             data: data.into(),

@@ -5,6 +5,7 @@ use super::range_stream::Gate;
 use super::sink::Sink;
 use super::{Services, body};
 use crate::driver::Handle;
+use crate::metrics::METRICS;
 use crate::transport::{Code, Status, StreamHandler};
 use bytes::Bytes;
 use quorate_api::Error;
@@ -77,7 +78,11 @@ impl StreamHandler for SnapshotStream {
             let spawned = std::thread::Builder::new()
                 .name("snapshot".into())
                 .spawn(move || {
+                    let began = Instant::now();
                     let status = send(&member, &sink, &gate).err();
+                    if status.is_none() {
+                        METRICS.snapshot_sent.observe(began.elapsed());
+                    }
                     drop(place);
                     sink.close(status.unwrap_or_else(Status::ok));
                 });

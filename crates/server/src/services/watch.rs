@@ -3,6 +3,7 @@
 use super::sink::Sink;
 use super::{Services, decode, header};
 use crate::driver::{Handle, Question};
+use crate::metrics::METRICS;
 use crate::transport::{Body, Status, StreamHandler, WakeBatch};
 use bytes::Bytes;
 use prost::Message as _;
@@ -12,6 +13,7 @@ use quorate_api::etcdserverpb::{ResponseHeader, WatchRequest, WatchResponse};
 use quorate_node::store::watch::{Events, Message, NO_WATCH_ID, Outbox, Recipient, StreamId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 struct WatchStream {
     member: Handle,
@@ -110,6 +112,28 @@ impl Outbox for WatchOutbox {
     }
 
     fn send(&self, message: Message) {
+        if METRICS.is_extensive() {
+            let (histogram, events) = match &message {
+                Message::Events { .. } => (&METRICS.watch_events, true),
+                Message::Progress { .. } => (&METRICS.watch_progress, false),
+                _ => (&METRICS.watch_control, false),
+            };
+            let began = Instant::now();
+            let count = self.send_message(message);
+            let took = began.elapsed();
+            histogram.observe(took);
+            if events {
+                METRICS.watch_per_event.observe(took / count.max(1));
+            }
+        } else {
+            self.send_message(message);
+        }
+    }
+}
+
+impl WatchOutbox {
+    /// Sends a message; how many watchers' events it had.
+    fn send_message(&self, message: Message) -> u32 {
         let mut batch = WakeBatch::new();
         let member = &self.member;
         let head = |revision: i64| ResponseHeader {
@@ -123,7 +147,7 @@ impl Outbox for WatchOutbox {
                 events,
             } => {
                 self.send_events(&head(revision), &to, &events, &mut batch);
-                return;
+                return u32::try_from(to.len()).unwrap_or(u32::MAX);
             }
             Message::Created { watch_id, revision } => WatchResponse {
                 header: Some(head(revision)),
@@ -163,10 +187,9 @@ impl Outbox for WatchOutbox {
         };
         self.sink
             .send_in(Body::Whole(control.encode_to_vec().into()), &mut batch);
+        0
     }
-}
 
-impl WatchOutbox {
     fn send_events(
         &self,
         header: &ResponseHeader,

@@ -185,6 +185,7 @@ impl<T: Duplex> Connection<T> {
                 service: serving.service,
                 limits: serving.limits,
                 inbox: serving.inbox,
+                now,
                 handed_over: false,
                 answered: false,
                 unsent_bytes: 0,
@@ -224,6 +225,7 @@ impl<T: Duplex> Connection<T> {
             }
         }
         for turn in 0.. {
+            self.round.now = Instant::now();
             // Before the work: what happens meanwhile brings another turn.
             self.wakers.take_again();
             if self.drive() || self.read_inbox() {

@@ -34,7 +34,7 @@ mod wakers;
 mod worker;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use body::{Body, BodySource};
 pub use context::{CallContext, Cancellation, Peer, PeerAddress, TlsIdentity};
@@ -43,8 +43,8 @@ pub use io::Duplex;
 pub use keepalive::Keepalive;
 pub use limits::{Limits, STREAMS_MAX};
 pub use service::{
-    HttpBodyError, HttpReply, HttpRequest, HttpResponse, Lookup, MethodId, MethodKind, Reply,
-    Service, StreamHandler,
+    Ended, HttpBodyError, HttpReply, HttpRequest, HttpResponse, Lookup, MethodId, MethodKind,
+    Reply, Service, StreamHandler,
 };
 pub use sink::{SINK_LIMIT_BYTES, StreamSink};
 pub use status::{Code, Status};

@@ -2,14 +2,15 @@
 //! nothing in it names an HTTP/2 library.
 
 use super::body::Body;
-use super::context::CallContext;
+use super::context::{CallContext, Peer};
 use super::inbox::ConnectionInbox;
 use super::sink::StreamSink;
-use super::status::Status;
+use super::status::{Code, Status};
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Instant;
 
 /// A method, by the number that the service gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +60,26 @@ pub type HttpResponse = http::Response<UnsyncBoxBody<Bytes, HttpBodyError>>;
 /// A plain HTTP response to come.
 pub type HttpReply = Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
 
+/// How a call ended, for whoever counts and times.
+pub struct Ended<'a> {
+    /// The method.
+    pub method: MethodId,
+    /// The code that the client is told, or would have been told had it stayed.
+    pub code: Code,
+    /// When the round began that the call came in.
+    pub began: Instant,
+    /// When the round began that it ended in. Rounds are short: work is done in other threads.
+    pub now: Instant,
+    /// A unary call's message.
+    pub request: Option<&'a Bytes>,
+    /// A unary call's answer.
+    pub answer: Option<&'a Body>,
+    /// Whether the answer came later, or would have.
+    pub deferred: bool,
+    /// Who called.
+    pub peer: &'a Peer,
+}
+
 /// What is served. All calls come on a connection's worker thread and must not block it.
 pub trait Service: Send + Sync + 'static {
     /// Resolves a path (`/package.Service/Method`).
@@ -80,6 +101,13 @@ pub trait Service: Send + Sync + 'static {
     /// All that could be read from a connection has been handed over: what was put together from
     /// it may go on its way.
     fn flush(&self, connection: &ConnectionInbox);
+
+    /// A message has left for a stream's client (an answer of a unary call is told with its end).
+    fn sent(&self, _method: MethodId, _bytes: usize) {}
+
+    /// A call that reached [`Service::call`] or [`Service::open_stream`] has ended; told once a
+    /// call.
+    fn ended(&self, _ended: &Ended<'_>) {}
 
     /// A request that is not gRPC.
     fn http(&self, request: HttpRequest) -> HttpReply;

@@ -11,7 +11,7 @@ use super::context::CallContext;
 use super::inbox::{ConnectionInbox, Inbox, StreamKey};
 use super::limits::Limits;
 use super::message::Decoder;
-use super::service::{MethodId, MethodKind, Reply, Service, StreamHandler};
+use super::service::{Ended, MethodId, MethodKind, Reply, Service, StreamHandler};
 use super::sink::{SinkState, StreamSink, cost};
 use super::status::{Code, GRPC_CONTENT, Status};
 use super::wakers::SlotWaker;
@@ -45,6 +45,8 @@ pub(super) struct Round {
     pub service: Arc<dyn Service>,
     pub limits: Arc<Limits>,
     pub inbox: Arc<Inbox>,
+    /// When the round began.
+    pub now: Instant,
     /// A service was handed something since its last flush.
     pub handed_over: bool,
     /// Something was sent on a stream.
@@ -119,6 +121,10 @@ pub(super) struct Stream {
     role: Role,
     outgoing: Outgoing,
     sink: Option<Arc<SinkState>>,
+    /// When the service heard of the call, until it hears of its end.
+    began: Option<Instant>,
+    /// A unary call's message, for who looks back at its end.
+    request: Option<Bytes>,
 }
 
 /// What a call begins with.
@@ -156,12 +162,15 @@ impl Stream {
             role: Role::Receiving,
             outgoing: Outgoing::default(),
             sink: None,
+            began: None,
+            request: None,
         };
         if kind != MethodKind::Unary {
             let state = Arc::new(SinkState::default());
             stream.sink = Some(state.clone());
             let sink = StreamSink::new(round.inbox.clone(), key, state);
             round.handed_over = true;
+            stream.began = Some(round.now);
             match round.service.open_stream(method, &stream.context, sink) {
                 Ok(handler) => {
                     stream.role = Role::Streaming {
@@ -260,6 +269,8 @@ impl Stream {
     fn call(&mut self, message: Bytes, round: &mut Round) -> Progress {
         round.handed_over = true;
         self.role = Role::Waiting;
+        self.began = Some(round.now);
+        self.request = Some(message.clone());
         match round.service.call(self.method, message, &self.context) {
             Reply::Now(body) => self.answer(Ok(body), round),
             Reply::Error(status) => self.answer(Err(status), round),
@@ -377,6 +388,7 @@ impl Stream {
             return self.finish(status, round);
         }
         self.role = Role::Finishing;
+        self.tell_end(Code::Ok, Some(&body), round);
         if self.send_headers(round) == Progress::Ended {
             return Progress::Ended;
         }
@@ -416,6 +428,7 @@ impl Stream {
             self.sink_sent(cost(&body));
             return Progress::Open;
         }
+        round.service.sent(self.method, body.len());
         self.enqueue(body, round);
         Progress::Open
     }
@@ -430,6 +443,7 @@ impl Stream {
 
     /// The deadline has passed.
     pub fn expire(&mut self, round: &mut Round) -> Progress {
+        self.tell_end(Code::DeadlineExceeded, None, round);
         self.cancel();
         // What is queued would come too late. A message that was begun has no clean end.
         let begun = self.outgoing.current.is_some();
@@ -457,6 +471,7 @@ impl Stream {
     /// Ends the stream behind all that is queued.
     fn finish(&mut self, status: Status, round: &mut Round) -> Progress {
         self.role = Role::Finishing;
+        self.tell_end(status.code, None, round);
         if let Some(sink) = &self.sink {
             sink.close();
         }
@@ -475,6 +490,24 @@ impl Stream {
         // As above: the stream has ended either way.
         drop(sent);
         Progress::Ended
+    }
+
+    /// Tells the service how the call ended, unless it has heard.
+    fn tell_end(&mut self, code: Code, answer: Option<&Body>, round: &Round) {
+        let Some(began) = self.began.take() else {
+            return;
+        };
+        round.service.ended(&Ended {
+            method: self.method,
+            code,
+            began,
+            now: round.now,
+            request: self.request.as_ref(),
+            answer,
+            deferred: self.context.is_deferred(),
+            peer: self.context.peer(),
+        });
+        self.request = None;
     }
 
     fn send_headers(&mut self, round: &mut Round) -> Progress {
@@ -644,6 +677,7 @@ impl Stream {
 
     /// Gives back what it counts for with the connection; its last act.
     pub fn release(&mut self, round: &mut Round) {
+        self.tell_end(Code::Cancelled, None, round);
         self.drop_queue(round);
         round.assembling_bytes -= self.decoder.held_bytes();
         self.decoder.forget();

@@ -2,6 +2,6 @@
 
 mod calls;
 mod connections;
-mod fake;
+pub(crate) mod fake;
 mod http;
 mod streams;
