@@ -142,36 +142,53 @@ fn put_kvs_field(out: &mut Vec<u8>, stored: &[u8]) {
 }
 
 impl Splice {
-    fn new(view: Arc<View>, revisions: Vec<Revision>) -> Result<Splice, Error> {
+    /// The live keys at `at`, up to `limit`; whether there are more. `expected`: how many there will
+    /// be, about, so that their places are reserved at once.
+    fn collect(
+        view: &Arc<View>,
+        keys: &Keys<'_>,
+        at: i64,
+        limit: Option<usize>,
+        expected: usize,
+    ) -> Result<(Splice, bool), Error> {
         let rows = view.rows()?;
-        let mut left = 0;
-        let (mut items, mut memory) = (Vec::with_capacity(revisions.len()), Vec::new());
-        for revision in revisions {
-            let item = match rows.locate(revision)? {
-                Located::File(extent) => Item {
-                    offset: extent.offset,
-                    len: extent.len,
-                    in_file: true,
-                },
-                Located::Memory(value) => {
-                    memory.push(value.clone());
-                    Item {
-                        offset: memory.len() as u64 - 1,
-                        len: u32::try_from(value.len()).expect("a value fits a log entry"),
-                        in_file: false,
-                    }
-                }
-            };
-            left += kvs_field_len(item.len as usize);
-            items.push(item);
-        }
-        Ok(Splice {
-            view,
-            items,
-            memory,
+        let mut splice = Splice {
+            view: view.clone(),
+            items: Vec::with_capacity(expected),
+            memory: Vec::new(),
             next: 0,
-            left,
-        })
+            left: 0,
+        };
+        let mut more = false;
+        visit_live(&view.root, keys, at, |key| {
+            if limit == Some(splice.items.len()) {
+                more = true;
+                return Ok(false);
+            }
+            splice.push(rows.locate(key.revision)?);
+            Ok(true)
+        })?;
+        Ok((splice, more))
+    }
+
+    fn push(&mut self, value: Located<'_>) {
+        let item = match value {
+            Located::File(extent) => Item {
+                offset: extent.offset,
+                len: extent.len,
+                in_file: true,
+            },
+            Located::Memory(value) => {
+                self.memory.push(value.clone());
+                Item {
+                    offset: self.memory.len() as u64 - 1,
+                    len: u32::try_from(value.len()).expect("a value fits a log entry"),
+                    in_file: false,
+                }
+            }
+        };
+        self.left += kvs_field_len(item.len as usize);
+        self.items.push(item);
     }
 
     /// Bytes still to come.
@@ -239,24 +256,23 @@ pub fn range(
             return Ok(None);
         }
     }
+    if inline.is_none() && is_plain(request) && !request.keys_only && !request.count_only {
+        return long_range(view, request, at, counted).map(Some);
+    }
     let selection = select(&source, request, at, counted, true)?;
     let returned = selection.kept();
     let kvs = match selection.found {
         Found::Encoded { fields, .. } => Kvs::Ready(fields),
         Found::Revisions(revisions) => {
+            let most = inline.map_or(usize::MAX, |inline| inline.bytes);
             let mut bytes = Vec::new();
-            match inline {
-                Some(inline) => {
-                    for revision in revisions {
-                        put_kvs_field(&mut bytes, source.rows.put(revision)?);
-                        if bytes.len() > inline.bytes {
-                            return Ok(None);
-                        }
-                    }
-                    Kvs::Ready(bytes)
+            for revision in revisions {
+                put_kvs_field(&mut bytes, source.rows.put(revision)?);
+                if bytes.len() > most {
+                    return Ok(None);
                 }
-                None => Kvs::Spliced(Splice::new(view.clone(), revisions)?),
             }
+            Kvs::Ready(bytes)
         }
         Found::Decoded(kvs) => {
             let mut bytes = Vec::new();
@@ -275,6 +291,43 @@ pub fn range(
         returned,
         kvs,
     }))
+}
+
+/// A plain range of any length: places first, bytes as the receiver takes them.
+fn long_range(
+    view: &Arc<View>,
+    request: &RangeRequest,
+    at: i64,
+    counted: Option<&Root>,
+) -> Result<RangeAnswer, Error> {
+    let keys = Keys::new(&request.key, &request.range_end);
+    let limit = limit_of(request);
+    let total = || count(&view.root, &keys, at, view.revision, counted);
+    let expected = match limit {
+        _ if at != view.revision => 0,
+        Some(limit) => limit.min(total() as usize),
+        None => total() as usize,
+    };
+    let (splice, more) = Splice::collect(view, &keys, at, limit, expected)?;
+    let returned = splice.items.len();
+    Ok(RangeAnswer {
+        revision: view.revision,
+        more,
+        count: if more { total() } else { returned as i64 },
+        returned,
+        kvs: Kvs::Spliced(splice),
+    })
+}
+
+fn limit_of(request: &RangeRequest) -> Option<usize> {
+    usize::try_from(request.limit)
+        .ok()
+        .filter(|limit| *limit > 0)
+}
+
+/// Whether stored key-values are the answer as they are, in the index's order.
+fn is_plain(request: &RangeRequest) -> bool {
+    !needs_sort(request) && !has_filters(request)
 }
 
 /// Answers a range as a message, header with the revision alone; for transactions.
@@ -516,12 +569,10 @@ fn select<'a>(
             count: total(),
         });
     }
-    let limit = usize::try_from(request.limit)
-        .ok()
-        .filter(|limit| *limit > 0);
+    let limit = limit_of(request);
     let by_value = request.sort_target == SortTarget::Value as i32;
     let index_only = request.keys_only && !by_value;
-    let plain = !needs_sort(request) && !has_filters(request);
+    let plain = is_plain(request);
     if plain && !request.keys_only {
         let mut revisions = Vec::new();
         let mut more = false;
