@@ -21,6 +21,16 @@ enum Output {
     File(File),
 }
 
+/// A file for the log could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("open sink {path:?}: open {path}: {}", crate::errno::spell(source))]
+pub struct OpenError {
+    /// Which one.
+    pub path: String,
+    /// The system's answer.
+    pub source: io::Error,
+}
+
 /// A subscriber that writes each event as a line. Spans are not used and not kept.
 pub struct Logger {
     most_verbose: Level,
@@ -31,7 +41,7 @@ pub struct Logger {
 impl Logger {
     /// `level` and `format` as the flags have them; `outputs` is `default`, `stderr`, `stdout` or
     /// paths, with commas between them.
-    pub fn new(level: &str, format: &str, outputs: &str) -> io::Result<Logger> {
+    pub fn new(level: &str, format: &str, outputs: &str) -> Result<Logger, OpenError> {
         let most_verbose = match level {
             "debug" => Level::DEBUG,
             "info" => Level::INFO,
@@ -48,7 +58,13 @@ impl Logger {
                 "default" | "stderr" => Output::Stderr,
                 "stdout" => Output::Stdout,
                 "/dev/null" => continue,
-                path => Output::File(OpenOptions::new().create(true).append(true).open(path)?),
+                path => {
+                    let file = OpenOptions::new().create(true).append(true).open(path);
+                    Output::File(file.map_err(|source| OpenError {
+                        path: path.to_owned(),
+                        source,
+                    })?)
+                }
             });
         }
         Ok(Logger {
@@ -84,6 +100,7 @@ impl Subscriber for Logger {
         event.record(&mut fields);
         let metadata = event.metadata();
         let level = match *metadata.level() {
+            Level::ERROR if metadata.target() == FATAL => "fatal",
             Level::ERROR => "error",
             Level::WARN => "warn",
             Level::INFO => "info",
@@ -181,6 +198,9 @@ impl Visit for Fields {
         self.add(field, &serde_json::json!(value).to_string());
     }
 }
+
+/// Target of events that end the process, which zap has a level for.
+pub const FATAL: &str = "quorate::fatal";
 
 /// Marks a string field whose text is JSON already.
 const RAW: &str = "\u{1}json:";

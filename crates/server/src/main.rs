@@ -1,7 +1,7 @@
 //! `quorate`: a server that speaks etcd 3.7.
 
-use quorate::config::{Config, Refusal};
-use quorate::logging::Logger;
+use quorate::config::{Config, NO_ADVERTISED_URLS, Refusal};
+use quorate::logging::{FATAL, Logger};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -16,27 +16,33 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(Refusal::Usage(what)) => {
-            eprintln!("{what}");
+            eprintln!("{what}\nUsage:\n\n  quorate [flags]\n    See 'quorate --help'.");
             return ExitCode::from(2);
         }
-        Err(Refusal::Invalid(what)) => {
-            eprintln!("error verifying flags, {what}. See 'quorate --help'.");
-            return ExitCode::FAILURE;
-        }
+        Err(Refusal::Invalid(what)) => return refuse(&what),
     };
     let text = |name| config.text(name);
     match Logger::new(text("log-level"), text("log-format"), text("log-outputs")) {
         Ok(logger) => logger.install(),
-        Err(error) => {
-            eprintln!("cannot open {}: {error}", text("log-outputs"));
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return refuse(&error.to_string()),
     }
     match quorate::server::run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("error" = %error, "the server failed");
+            tracing::error!(target: FATAL, error = %error, "{}", error.headline());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what is wrong with the flags. They have not been taken, so the log is the default one.
+fn refuse(what: &str) -> ExitCode {
+    if let Ok(logger) = Logger::new("info", "json", "default") {
+        logger.install();
+    }
+    tracing::warn!("error" = what, "failed to verify flags");
+    if what == NO_ADVERTISED_URLS {
+        tracing::warn!("error" = what, "advertise client URLs are not set");
+    }
+    ExitCode::FAILURE
 }

@@ -1,9 +1,11 @@
 //! A server: from a configuration to a member that serves, and back down.
 
-use crate::compactor::{Compaction, Compactor, Retention};
-use crate::config::{Config, Endpoint, ListenAddress};
-use crate::driver::{Handle, Started, start};
-use crate::logging::{list, spell_duration};
+use crate::auto_compaction::{AutoCompaction, auto_compaction};
+use crate::config::{Config, Endpoint};
+use crate::data_dir::{self, DataDirError};
+use crate::driver::{Started, start};
+use crate::listeners::{ListenError, bind_all};
+use crate::logging::list;
 use crate::measured_disk::MeasuredDisk;
 use crate::metrics::{Feature, METRICS};
 use crate::services::{Frontend, Limits, Services};
@@ -15,23 +17,22 @@ use quorate_node::disk::real::RealDisk;
 use quorate_node::store::lease;
 use quorate_node::store::watch::{self, catch_up::Bounds};
 use quorate_node::{Config as MemberConfig, ETCD_VERSION};
-use std::net::{TcpListener, ToSocketAddrs};
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, TryRecvError, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What keeps a server from starting, or ends it.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// A socket.
-    #[error("listen {url}: {source}")]
-    Listen {
-        /// Where.
-        url: String,
-        /// Why not.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The data directory.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// What the data directory holds.
+    #[error("{0}")]
+    Boot(quorate_node::Error),
     /// The member.
     #[error(transparent)]
     Member(#[from] quorate_node::Error),
@@ -48,37 +49,30 @@ pub enum ServerError {
     NotReady(&'static str),
 }
 
-fn process(what: &'static str) -> impl FnOnce(std::io::Error) -> ServerError {
-    move |source| ServerError::Process { what, source }
-}
-
-fn bind(endpoint: &Endpoint) -> Result<transport::Listener, ServerError> {
-    let failed = |source| ServerError::Listen {
-        url: endpoint.url.clone(),
-        source,
-    };
-    match &endpoint.address {
-        ListenAddress::Tcp(host, port) => {
-            let host = if host.is_empty() { "0.0.0.0" } else { host };
-            let addresses: Vec<_> = (host, *port).to_socket_addrs().map_err(failed)?.collect();
-            // A name with several addresses is listened to at its IPv4 one, as Go does.
-            let address = addresses.iter().find(|a| a.is_ipv4()).or(addresses.first());
-            let address = address.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-            let listener = TcpListener::bind(address).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            Ok(transport::Listener::Tcp(listener))
-        }
-        ListenAddress::Unix(path) => {
-            match std::fs::remove_file(path) {
-                Ok(()) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed(error)),
-            }
-            let listener = UnixListener::bind(path).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            Ok(transport::Listener::Unix(listener))
+impl ServerError {
+    /// What an operator looks for in the log: etcd's words, where etcd would have ended too.
+    pub fn headline(&self) -> &'static str {
+        match self {
+            ServerError::DataDir(DataDirError::List { .. }) => "failed to list data directory",
+            ServerError::Listen(_)
+            | ServerError::DataDir(_)
+            | ServerError::Boot(_)
+            | ServerError::NotReady(_) => "discovery failed",
+            ServerError::Member(_) | ServerError::Process { .. } => "the server failed",
         }
     }
+}
+
+/// Tells of a failure in a part of the start; what it ends in is told by the caller.
+fn told<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> E {
+    move |error| {
+        tracing::error!("error" = %error, "{what}");
+        error
+    }
+}
+
+fn process(what: &'static str) -> impl FnOnce(std::io::Error) -> ServerError {
+    move |source| ServerError::Process { what, source }
 }
 
 pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
@@ -149,12 +143,13 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64);
     let signals = signals()?;
+    data_dir::look(&config.data_dir)?;
 
     tracing::info!(
         "listen-peer-urls" = list(&urls_of(&config.listen_peer)),
         "configuring peer listeners"
     );
-    let peers = bind_all(&config.listen_peer)?;
+    let peers = bind_all(&config.listen_peer).map_err(told("creating peer listener failed"))?;
     tracing::info!(
         "listen-client-urls" = list(&urls_of(&config.listen_client)),
         "configuring client listeners"
@@ -163,9 +158,11 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     let http_clients = bind_all(&config.listen_client_http)?;
     let metrics = bind_all(&config.listen_metrics)?;
 
+    data_dir::prepare(&config.data_dir).map_err(told("bootstrap failed"))?;
     let boot_settings = boot_of(config, start_ms);
     let disk: Arc<dyn Disk> = Arc::new(MeasuredDisk(RealDisk));
-    let initialized = is_initialized(&*disk, &boot_settings.directories)?;
+    let not_booted = |error| ServerError::Boot(told("bootstrap failed")(error));
+    let initialized = is_initialized(&*disk, &boot_settings.directories).map_err(not_booted)?;
     log_settings(config, initialized, &boot_settings.directories.member());
     if !initialized && config.initial_cluster.len() > 1 {
         return Err(ServerError::NotReady(
@@ -175,7 +172,7 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     if !initialized && config.text("initial-cluster-state") == "existing" {
         return Err(ServerError::NotReady("joining a cluster is not served yet"));
     }
-    let booted = boot(disk, boot_settings)?;
+    let booted = boot(disk, boot_settings).map_err(not_booted)?;
     tracing::info!(
         "consistent-index" = booted.found.consistent_index,
         "commit-index" = booted.found.commit,
@@ -308,10 +305,6 @@ pub(crate) fn features(config: &Config) -> Vec<Feature> {
             on: config.feature(name, default),
         })
         .collect()
-}
-
-fn bind_all(endpoints: &[Endpoint]) -> Result<Vec<transport::Listener>, ServerError> {
-    endpoints.iter().map(bind).collect()
 }
 
 fn serve(
@@ -472,114 +465,6 @@ fn wait(
         }
         if let Ok(error) = started.failed.try_recv() {
             return Err(error.into());
-        }
-    }
-}
-
-/// The compactor and its way to the member.
-struct AutoCompaction {
-    member: Handle,
-    compactor: Compactor,
-    under_way: Option<UnderWay>,
-}
-
-struct UnderWay {
-    compaction: Compaction,
-    since_ms: u64,
-    outcome: std::sync::mpsc::Receiver<Result<(), quorate_api::Error>>,
-}
-
-fn auto_compaction(config: &Config, member: &Handle) -> Option<AutoCompaction> {
-    let retention = Retention::parse(
-        config.text("auto-compaction-mode"),
-        config.text("auto-compaction-retention"),
-    );
-    let retention = retention.expect("the configuration was checked")?;
-    Some(AutoCompaction {
-        compactor: Compactor::new(retention, member.now_ms(), member.view().revision),
-        member: member.clone(),
-        under_way: None,
-    })
-}
-
-impl AutoCompaction {
-    fn step(&mut self) {
-        let (now_ms, revision) = (self.member.now_ms(), self.member.view().revision);
-        if let Some(UnderWay {
-            compaction,
-            since_ms,
-            outcome,
-        }) = &self.under_way
-        {
-            let outcome = match outcome.try_recv() {
-                Ok(outcome) => outcome,
-                Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => Err(quorate_api::Error::Stopped),
-            };
-            self.tell(compaction.revision, now_ms - since_ms, outcome);
-            let done = matches!(outcome, Ok(()) | Err(quorate_api::Error::Compacted));
-            self.compactor.finished(*compaction, done, now_ms, revision);
-            self.under_way = None;
-        }
-        let leads = self.member.status().leader == self.member.member_id();
-        let Some(compaction) = self.compactor.step(now_ms, revision, leads) else {
-            return;
-        };
-        match self.compactor.retention() {
-            Retention::Period(period) => tracing::info!(
-                "revision" = compaction.revision,
-                "compact-period" = %spell_duration(period),
-                "starting auto periodic compaction"
-            ),
-            Retention::Revisions(kept) => tracing::info!(
-                "revision" = compaction.revision,
-                "revision-compaction-retention" = kept,
-                "starting auto revision compaction"
-            ),
-        }
-        let (sender, outcome) = channel();
-        self.member.compact(compaction.revision, sender);
-        self.under_way = Some(UnderWay {
-            compaction,
-            since_ms: now_ms,
-            outcome,
-        });
-    }
-
-    fn tell(&self, revision: i64, took_ms: u64, outcome: Result<(), quorate_api::Error>) {
-        let took = spell_duration(Duration::from_millis(took_ms));
-        let retry = spell_duration(self.compactor.look_interval());
-        let failed = match outcome {
-            Ok(()) | Err(quorate_api::Error::Compacted) => None,
-            Err(error) => Some(error),
-        };
-        match (self.compactor.retention(), failed) {
-            (Retention::Period(period), None) => tracing::info!(
-                "revision" = revision,
-                "compact-period" = %spell_duration(period),
-                "took" = %took,
-                "completed auto periodic compaction"
-            ),
-            (Retention::Revisions(kept), None) => tracing::info!(
-                "revision" = revision,
-                "revision-compaction-retention" = kept,
-                "took" = %took,
-                "completed auto revision compaction"
-            ),
-            (Retention::Period(period), Some(error)) => tracing::warn!(
-                "revision" = revision,
-                "compact-period" = %spell_duration(period),
-                "retry-interval" = %retry,
-                "error" = %error,
-                "failed auto periodic compaction"
-            ),
-            (Retention::Revisions(kept), Some(error)) => tracing::warn!(
-                "revision" = revision,
-                "revision-compaction-retention" = kept,
-                "retry-interval" = %retry,
-                "error" = %error,
-                "failed auto revision compaction"
-            ),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! refused, and so is one that is known and not served yet.
 
 pub mod flags;
+mod help;
 mod urls;
 mod values;
 
@@ -15,6 +16,7 @@ use crate::compactor::Retention;
 use clap::{Arg, ArgAction, Command};
 use flags::{FLAGS, Flag, Kind, Support};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +30,10 @@ pub enum Refusal {
     /// Flags that do not go together: exit code 1.
     Invalid(String),
 }
+
+/// Clients could not find a member that listens somewhere and does not say where.
+pub const NO_ADVERTISED_URLS: &str =
+    "--advertise-client-urls is required when --listen-client-urls is set explicitly";
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
@@ -87,8 +93,8 @@ impl Config {
         given: BTreeSet<&'static str>,
     ) -> Result<Config, Refusal> {
         let text = |name: &str| values[name].clone();
-        let listed = |name: &str| parse_listen_urls(name, &values[name]).map_err(Refusal::Invalid);
-        let urls = |name: &str| urls::parse_urls(name, &values[name]).map_err(Refusal::Invalid);
+        let listed = |name: &str| parse_listen_urls(name, &values[name]).map_err(Refusal::Usage);
+        let urls = |name: &str| urls::parse_urls(name, &values[name]).map_err(Refusal::Usage);
         let name = text("name");
         let data_dir = match text("data-dir") {
             empty if empty.is_empty() => format!("{name}.etcd"),
@@ -142,10 +148,10 @@ impl Config {
             ));
         }
         if !matches!(self.text("initial-cluster-state"), "new" | "existing") {
-            return invalid(format!(
-                "unexpected clusterState {:?}",
+            return Err(Refusal::Usage(format!(
+                "invalid value {:?} for flag -initial-cluster-state: invalid value",
                 self.text("initial-cluster-state")
-            ));
+            )));
         }
         Retention::parse(
             self.text("auto-compaction-mode"),
@@ -162,7 +168,29 @@ impl Config {
             return invalid(format!("unrecognized level: {:?}", self.text("log-level")));
         }
         if !matches!(self.text("log-format"), "json" | "console") {
-            return invalid(format!("unknown log format {:?}", self.text("log-format")));
+            return invalid(format!(
+                "unknown log format: {}, supported values json, console",
+                self.text("log-format")
+            ));
+        }
+        let listeners = [
+            &self.listen_peer,
+            &self.listen_client,
+            &self.listen_client_http,
+            &self.listen_metrics,
+        ];
+        for endpoint in listeners.into_iter().flatten() {
+            let host = match &endpoint.address {
+                ListenAddress::Tcp(host, _) => host,
+                ListenAddress::Unix(_) => continue,
+            };
+            if host != "localhost" && host.parse::<IpAddr>().is_err() {
+                let url = &endpoint.url;
+                return invalid(format!("expected IP in URL for binding ({url})"));
+            }
+        }
+        if self.is_given("listen-client-urls") && !self.is_given("advertise-client-urls") {
+            return invalid(NO_ADVERTISED_URLS.into());
         }
         Ok(())
     }
@@ -277,15 +305,25 @@ fn parse_arguments(
             _ => None,
         };
         match error.kind() {
-            ErrorKind::DisplayHelp => Refusal::Text(error.render().to_string()),
+            ErrorKind::DisplayHelp => Refusal::Text(help::text()),
             ErrorKind::UnknownArgument => match what(ContextKind::InvalidArg) {
                 Some(flag) if flag.starts_with("--") => Refusal::Usage(format!(
                     "flag provided but not defined: -{}",
                     flag.trim_start_matches('-')
                 )),
-                Some(word) => Refusal::Usage(format!("'{word}' is not a valid flag")),
+                Some(word) => Refusal::Invalid(format!("{word:?} is not a valid flag")),
                 None => Refusal::Usage(error.render().to_string()),
             },
+            ErrorKind::InvalidValue
+                if what(ContextKind::InvalidValue).is_some_and(|v| v.is_empty()) =>
+            {
+                let flag = what(ContextKind::InvalidArg).unwrap_or_default();
+                let name = flag.split_whitespace().next().unwrap_or_default();
+                Refusal::Usage(format!(
+                    "flag needs an argument: -{}",
+                    name.trim_start_matches('-')
+                ))
+            }
             _ => Refusal::Usage(error.render().to_string()),
         }
     })?;
@@ -340,7 +378,14 @@ mod tests {
             parse(&["--nope=1"]).unwrap_err(),
             Refusal::Usage("flag provided but not defined: -nope".into())
         );
-        assert!(matches!(parse(&["word"]).unwrap_err(), Refusal::Usage(_)));
+        assert_eq!(
+            parse(&["word"]).unwrap_err(),
+            Refusal::Invalid("\"word\" is not a valid flag".into())
+        );
+        assert_eq!(
+            parse(&["--name"]).unwrap_err(),
+            Refusal::Usage("flag needs an argument: -name".into())
+        );
         assert!(matches!(
             parse(&["--cert-file=x"]).unwrap_err(),
             Refusal::Invalid(_)
@@ -352,6 +397,37 @@ mod tests {
     fn the_environment_stands_in_and_flags_win() {
         assert_eq!(parse(&[]).unwrap().number("max-wals"), 7);
         assert_eq!(parse(&["--max-wals=3"]).unwrap().number("max-wals"), 3);
+    }
+
+    #[test]
+    fn where_it_listens_is_an_address_and_is_told() {
+        let invalid = |what: &str| Err(Refusal::Invalid(what.into()));
+        let listen = |url: &str| {
+            let listen = format!("--listen-client-urls={url}");
+            parse(&[&listen, "--advertise-client-urls=http://host:2379"]).map(drop)
+        };
+        assert_eq!(listen("http://0.0.0.0:2379"), Ok(()));
+        assert_eq!(listen("http://[::]:2379"), Ok(()));
+        assert_eq!(listen("http://localhost:2379"), Ok(()));
+        assert_eq!(
+            listen("http://host:2379"),
+            invalid("expected IP in URL for binding (http://host:2379)")
+        );
+        let untold = parse(&["--listen-client-urls=http://1.2.3.4:1"]).map(drop);
+        assert_eq!(untold, invalid(NO_ADVERTISED_URLS));
+        assert_eq!(
+            parse(&["--listen-client-urls=foo"]).map(drop),
+            Err(Refusal::Usage(
+                "invalid value \"foo\" for flag -listen-client-urls: URL scheme must be http, https, unix, or unixs: foo"
+                    .into()
+            ))
+        );
+        assert_eq!(
+            parse(&["--pre-vote=maybe"]).map(drop),
+            Err(Refusal::Usage(
+                "invalid boolean value \"maybe\" for -pre-vote: parse error".into()
+            ))
+        );
     }
 
     #[test]

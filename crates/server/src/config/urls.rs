@@ -46,7 +46,7 @@ pub fn parse_listen_urls(flag: &str, list: &str) -> Result<Vec<Endpoint>, String
 }
 
 fn parse_url(flag: &str, url: &str) -> Result<ListenAddress, String> {
-    let bad = |what: &str| format!("invalid value {url:?} for flag -{flag}: {what}");
+    let bad = |what: &str| format!("invalid value {url:?} for flag -{flag}: {what}: {url}");
     let (scheme, rest) = url
         .split_once("://")
         .ok_or_else(|| bad("URL scheme must be http, https, unix, or unixs"))?;

@@ -12,6 +12,11 @@ pub fn check(flag: &Flag, value: &str) -> Result<(), String> {
     };
     if fits {
         Ok(())
+    } else if flag.kind == Kind::Bool {
+        Err(format!(
+            "invalid boolean value \"{value}\" for -{}: parse error",
+            flag.name
+        ))
     } else {
         Err(format!(
             "invalid value \"{value}\" for flag -{}: parse error",
