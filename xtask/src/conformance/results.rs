@@ -6,6 +6,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 
 /// Lines kept of a test's output, to be shown when it fails.
 const TAIL_LINES: usize = 60;
@@ -70,16 +71,32 @@ impl Results {
         text.to_owned()
     }
 
-    /// The outcome of a test; `None` where it did not run.
+    /// The outcome of a test; `None` where it did not run. A test whose subtests all skipped has
+    /// not passed, whatever go says: etcd's suites skip, after one that failed, what would follow.
     pub fn outcome(&self, name: &str) -> Option<Outcome> {
-        self.tests.get(name).map(Test::outcome)
+        let outcome = self.tests.get(name)?.outcome();
+        let mut below = self.below(name).peekable();
+        let vacuous = outcome == Outcome::Passed
+            && below.peek().is_some()
+            && below.all(|(_, test)| test.outcome() != Outcome::Passed);
+        Some(if vacuous { Outcome::Skipped } else { outcome })
     }
 
     /// All tests.
     pub fn all(&self) -> impl Iterator<Item = (&str, Outcome)> {
+        let outcome = |name: &String| self.outcome(name).expect("it is one of these");
         self.tests
-            .iter()
-            .map(|(name, test)| (name.as_str(), test.outcome()))
+            .keys()
+            .map(move |name| (name.as_str(), outcome(name)))
+    }
+
+    /// The subtests of a test, at any depth.
+    fn below(&self, name: &str) -> impl Iterator<Item = (&String, &Test)> {
+        let prefix = format!("{name}/");
+        let first = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        self.tests
+            .range(first)
+            .take_while(move |(name, _)| name.starts_with(&prefix))
     }
 
     /// The counted tests that failed, each with the end of its output.
@@ -112,12 +129,7 @@ impl Results {
     fn counted(&self) -> Vec<(&str, &Test)> {
         let mut counted = Vec::new();
         for (name, test) in &self.tests {
-            let below = format!("{name}/");
-            let mut subtests = self
-                .tests
-                .iter()
-                .filter(|(name, _)| name.starts_with(&below))
-                .peekable();
+            let mut subtests = self.below(name).peekable();
             let alone = subtests.peek().is_none();
             let mut by_itself = || {
                 test.outcome() == Outcome::Failed
@@ -231,6 +243,30 @@ mod tests {
         assert_eq!(
             all.counts_of(|_| true).to_string(),
             "1 passed, 1 failed, 1 skipped"
+        );
+    }
+
+    #[test]
+    fn a_parent_whose_subtests_all_skipped_has_not_passed() {
+        let all = results(&[
+            r#"{"Action":"skip","Test":"TestA/x"}"#,
+            r#"{"Action":"pass","Test":"TestA"}"#,
+            r#"{"Action":"pass","Test":"TestAB"}"#,
+            r#"{"Action":"skip","Test":"TestB/x"}"#,
+            r#"{"Action":"pass","Test":"TestB/y/z"}"#,
+            r#"{"Action":"pass","Test":"TestB/y"}"#,
+            r#"{"Action":"pass","Test":"TestB"}"#,
+        ]);
+        let outcomes = ["TestA", "TestAB", "TestB", "TestB/y"].map(|name| all.outcome(name));
+        let (passed, skipped) = (Some(Outcome::Passed), Some(Outcome::Skipped));
+        assert_eq!(outcomes, [skipped, passed, passed, passed]);
+        assert_eq!(
+            all.counts_of(|_| true),
+            Counts {
+                passed: 2,
+                failed: 0,
+                skipped: 2
+            }
         );
     }
 
