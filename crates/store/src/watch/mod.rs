@@ -17,101 +17,25 @@
 pub mod catch_up;
 mod class;
 mod events;
+mod lagging;
+mod outbox;
+mod ring;
 
 pub use class::{Class, WatchedKeys};
 pub use events::Events;
+pub use outbox::{Message, NO_WATCH_ID, Outbox, Recipient, StreamId};
 
 use crate::Error;
 use crate::rows::Row;
 use crate::view::{View, decode};
-use catch_up::{Bounds, Found, Step};
+use catch_up::Bounds;
 use class::Matcher;
 use quorate_api as api;
 use quorate_api::etcdserverpb::WatchCreateRequest;
 use quorate_api::etcdserverpb::watch_create_request::FilterType;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use ring::Ring;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// The id of answers that concern no watcher, or all of a stream.
-pub const NO_WATCH_ID: i64 = -1;
-
-/// Most rows of the ring.
-const RING_ROWS: usize = 16 * 1024;
-/// Most bytes of the ring.
-const RING_BYTES: usize = 16 * 1024 * 1024;
-/// Most rows of the ring that are looked at at once to bring a watcher up to date.
-const INLINE_ROWS: usize = 2 * 1024;
-
-/// Names a stream; the caller draws it.
-pub type StreamId = u64;
-
-/// Where a stream's messages go. Called from the loop; must not block.
-pub trait Outbox: Send {
-    /// Whether events may be added. One more message is always taken.
-    fn has_room(&self) -> bool;
-    /// Queues a message.
-    fn send(&self, message: Message);
-    /// Whether the stream has ended, so that nothing is sent any more.
-    fn is_closed(&self) -> bool;
-}
-
-/// One watcher of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recipient {
-    /// Its id.
-    pub watch_id: i64,
-    /// Whether it takes answers in fragments.
-    pub fragment: bool,
-}
-
-/// What a stream is to send.
-#[derive(Clone, Debug)]
-pub enum Message {
-    /// A watcher was made.
-    Created {
-        /// Its id.
-        watch_id: i64,
-        /// The newest revision.
-        revision: i64,
-    },
-    /// A watcher was not made.
-    Refused {
-        /// Why.
-        reason: String,
-        /// The newest revision.
-        revision: i64,
-    },
-    /// A watcher was canceled as asked.
-    Canceled {
-        /// Its id.
-        watch_id: i64,
-        /// The newest revision.
-        revision: i64,
-    },
-    /// A watcher was canceled: what it wants was compacted.
-    Compacted {
-        /// Its id.
-        watch_id: i64,
-        /// The compact revision.
-        compact_revision: i64,
-    },
-    /// Events for some watchers, the same for all of them.
-    Events {
-        /// The revision of the answer's header.
-        revision: i64,
-        /// Who.
-        to: Arc<Vec<Recipient>>,
-        /// What.
-        events: Arc<Events>,
-    },
-    /// All was told up to a revision.
-    Progress {
-        /// The watcher, or [`NO_WATCH_ID`] for all of the stream.
-        watch_id: i64,
-        /// The revision.
-        revision: i64,
-    },
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -160,37 +84,6 @@ struct Cohort {
     from: i64,
     members: Vec<(StreamId, i64)>,
     running: bool,
-}
-
-#[derive(Default)]
-struct Ring {
-    rows: VecDeque<Row>,
-    bytes: usize,
-    /// Every row from this main revision on is in it.
-    complete_from: i64,
-}
-
-impl Ring {
-    fn push(&mut self, row: &Row) {
-        self.bytes += row.value.len();
-        self.rows.push_back(row.clone());
-        while self.rows.len() > RING_ROWS || self.bytes > RING_BYTES {
-            let Some(gone) = self.rows.pop_front() else {
-                break;
-            };
-            self.bytes -= gone.value.len();
-            self.complete_from = gone.key.revision.main + 1;
-        }
-    }
-
-    /// Rows with main ≥ `from`, where all of them are here and they are few.
-    fn since(&self, from: i64) -> Option<impl Iterator<Item = &Row>> {
-        let start = self
-            .rows
-            .partition_point(|row| row.key.revision.main < from);
-        let near = from >= self.complete_from && self.rows.len() - start <= INLINE_ROWS;
-        near.then(|| self.rows.range(start..))
-    }
 }
 
 /// What the hub is told once.
@@ -248,10 +141,7 @@ impl Hub {
             cohorts: BTreeMap::new(),
             next_cohort: 0,
             turn: 0,
-            ring: Ring {
-                complete_from: revision + 1,
-                ..Ring::default()
-            },
+            ring: Ring::new(revision + 1),
             told: revision,
             events: 0,
         }
@@ -436,20 +326,6 @@ impl Hub {
         Ok(Some(events))
     }
 
-    fn split_by_room(
-        &self,
-        members: &[(StreamId, i64)],
-        nothing_to_send: bool,
-    ) -> (Members, Members) {
-        members.iter().partition(|(stream, _)| {
-            nothing_to_send
-                || self
-                    .streams
-                    .get(stream)
-                    .is_some_and(|s| s.outbox.has_room())
-        })
-    }
-
     fn watcher(&self, (stream, watch_id): (StreamId, i64)) -> Option<&Watcher> {
         self.streams.get(&stream)?.watchers.get(&watch_id)
     }
@@ -461,37 +337,6 @@ impl Hub {
             .and_then(|s| s.watchers.get_mut(&watch_id))
         {
             watcher.state = state;
-        }
-    }
-
-    fn make_cohort(&mut self, class: Arc<Class>, from: i64, members: Vec<(StreamId, i64)>) {
-        if members.is_empty() {
-            return;
-        }
-        // Those who lag equally catch up together.
-        let same = self
-            .cohorts
-            .iter()
-            .find(|(_, c)| !c.running && c.from == from && c.class == class)
-            .map(|(id, _)| *id);
-        let id = same.unwrap_or(self.next_cohort);
-        for &(stream, watch_id) in &members {
-            self.set_state(stream, watch_id, State::Lagging(id));
-        }
-        match self.cohorts.get_mut(&id) {
-            Some(cohort) => cohort.members.extend(members),
-            None => {
-                self.next_cohort += 1;
-                self.cohorts.insert(
-                    id,
-                    Cohort {
-                        class,
-                        from,
-                        members,
-                        running: false,
-                    },
-                );
-            }
         }
     }
 
@@ -741,82 +586,6 @@ impl Hub {
         }
     }
 
-    /// The next step of catching up, where there is one to run and no other of its cohort runs.
-    pub fn next_step(&mut self, view: &Arc<View>) -> Option<Step> {
-        let after = self
-            .cohorts
-            .range(self.turn + 1..)
-            .chain(self.cohorts.range(..=self.turn));
-        let ready = after
-            .filter(|(_, cohort)| !cohort.running)
-            .find(|(_, cohort)| {
-                cohort.members.iter().any(|(stream, _)| {
-                    self.streams
-                        .get(stream)
-                        .is_some_and(|s| s.outbox.has_room())
-                })
-            })
-            .map(|(id, _)| *id)?;
-        self.turn = ready;
-        let cohort = self.cohorts.get_mut(&ready).expect("it was found just now");
-        let members = std::mem::take(&mut cohort.members);
-        let (class, from) = (cohort.class.clone(), cohort.from);
-        cohort.running = true;
-        // Those who cannot take anything now stay behind, as a cohort of their own.
-        let (ready_members, blocked) = self.split_by_room(&members, false);
-        self.cohorts
-            .get_mut(&ready)
-            .expect("it is still there")
-            .members = ready_members;
-        self.make_cohort(class.clone(), from, blocked);
-        Some(Step {
-            cohort: ready,
-            class,
-            from,
-            view: view.clone(),
-        })
-    }
-
-    /// Bounds for the steps.
-    pub fn bounds(&self) -> Bounds {
-        self.config.bounds
-    }
-
-    /// Bytes of events that taking in what a step found will send.
-    pub fn bytes_for(&self, found: &Found) -> u64 {
-        let members = self
-            .cohorts
-            .get(&found.cohort)
-            .map_or(0, |c| c.members.len());
-        (members * found.events.bytes().len()) as u64
-    }
-
-    /// Takes in what a step found.
-    pub fn found(&mut self, found: Found, view: &Arc<View>) -> Result<(), Error> {
-        let Some(cohort) = self.cohorts.remove(&found.cohort) else {
-            return Ok(()); // all its watchers were canceled meanwhile
-        };
-        if let Some(compact_revision) = found.compacted {
-            for (stream_id, watch_id) in cohort.members {
-                if let Some(stream) = self.streams.get_mut(&stream_id)
-                    && stream.watchers.remove(&watch_id).is_some()
-                {
-                    stream.outbox.send(Message::Compacted {
-                        watch_id,
-                        compact_revision,
-                    });
-                    self.answer_progress_of(stream_id);
-                }
-            }
-            return Ok(());
-        }
-        let revision = (found.next - 1).max(found.events.last_revision());
-        let events = Arc::new(found.events);
-        // A stream may have filled up since the step began; one message more is always taken.
-        self.deliver(&cohort.members, &events, revision);
-        self.place(&cohort.members, found.next, view)
-    }
-
     /// Tells watchers that asked for it, and have heard nothing for an interval, where they are.
     ///
     /// Also lets go of streams that ended without a word, which happens to those whose last word
@@ -867,11 +636,6 @@ impl Hub {
                 .sum(),
             events: self.events,
         }
-    }
-
-    /// Whether anybody lags.
-    pub fn has_lagging(&self) -> bool {
-        !self.cohorts.is_empty()
     }
 }
 
