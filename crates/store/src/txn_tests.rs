@@ -351,3 +351,23 @@ fn a_put_behind_a_deletion_to_the_end_inherits_nothing_and_stays_whole() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn questions_about_authentication_pass_and_changes_to_it_stop_the_member() {
+    let mut fixture = Fixture::new();
+    let question = InternalRaftRequest {
+        auth_status: Some(Default::default()),
+        ..Default::default()
+    };
+    assert!(matches!(fixture.apply(question), Ok(Answer::Nothing)));
+    let change = InternalRaftRequest {
+        auth_user_add: Some(Default::default()),
+        ..Default::default()
+    };
+    fixture.index += 1;
+    let at = Applied {
+        index: fixture.index,
+        term: 1,
+    };
+    assert!(fixture.store.apply(at, &change, 0).is_err());
+}
