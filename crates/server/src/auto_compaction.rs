@@ -18,8 +18,8 @@ pub struct AutoCompaction {
 
 struct UnderWay {
     compaction: Compaction,
-    since_ms: u64,
-    outcome: Receiver<Result<(), Error>>,
+    /// Its outcome and how long it took.
+    outcome: Receiver<(Result<(), Error>, Duration)>,
 }
 
 /// The compactor that the flags ask for.
@@ -42,16 +42,15 @@ impl AutoCompaction {
         let (now_ms, revision) = (self.member.now_ms(), self.member.view().revision);
         if let Some(UnderWay {
             compaction,
-            since_ms,
             outcome,
         }) = &self.under_way
         {
-            let outcome = match outcome.try_recv() {
+            let (outcome, took) = match outcome.try_recv() {
                 Ok(outcome) => outcome,
                 Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => Err(Error::Stopped),
+                Err(TryRecvError::Disconnected) => (Err(Error::Stopped), Duration::ZERO),
             };
-            self.tell(compaction.revision, now_ms - since_ms, outcome);
+            self.tell(compaction.revision, took, outcome);
             let done = matches!(outcome, Ok(()) | Err(Error::Compacted));
             self.compactor.finished(*compaction, done, now_ms, revision);
             self.under_way = None;
@@ -76,13 +75,12 @@ impl AutoCompaction {
         self.member.compact(compaction.revision, sender);
         self.under_way = Some(UnderWay {
             compaction,
-            since_ms: now_ms,
             outcome,
         });
     }
 
-    fn tell(&self, revision: i64, took_ms: u64, outcome: Result<(), Error>) {
-        let took = spell_duration(Duration::from_millis(took_ms));
+    fn tell(&self, revision: i64, took: Duration, outcome: Result<(), Error>) {
+        let took = spell_duration(took);
         let retry = spell_duration(self.compactor.look_interval());
         let failed = match outcome {
             Ok(()) | Err(Error::Compacted) => None,

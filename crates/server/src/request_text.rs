@@ -137,10 +137,10 @@ pub fn txn(request: &TxnRequest) -> String {
 
 fn op(op: &RequestOp) -> String {
     match &op.request {
-        Some(Request::RequestRange(request)) => format!("request_range:<{}>", range(request)),
+        Some(Request::RequestRange(request)) => format!("request_range:{{{}}}", range(request)),
         Some(Request::RequestPut(request)) => format!("request_put:<{}>", put(request)),
         Some(Request::RequestDeleteRange(request)) => {
-            format!("request_delete_range:<{}>", delete_range(request))
+            format!("request_delete_range:{{{}}}", delete_range(request))
         }
         Some(Request::RequestTxn(request)) => format!("request_txn:<{}>", txn(request)),
         None => String::new(),
@@ -187,9 +187,9 @@ pub fn of_entry(entry: &[u8]) -> String {
     } else if let Some(request) = &request.txn {
         format!("txn:<{}>", txn(request))
     } else if let Some(request) = &request.delete_range {
-        format!("delete_range:<{}>", delete_range(request))
+        format!("delete_range:{{{}}}", delete_range(request))
     } else if let Some(request) = &request.range {
-        format!("range:<{}>", range(request))
+        format!("range:{{{}}}", range(request))
     } else if let Some(grant) = &request.lease_grant {
         format!(
             "lease_grant:<ttl:{}-second id:{:016x}>",
@@ -198,7 +198,15 @@ pub fn of_entry(entry: &[u8]) -> String {
     } else if let Some(revoke) = &request.lease_revoke {
         format!("lease_revoke:<id:{:016x}>", revoke.id)
     } else if let Some(compaction) = &request.compaction {
-        format!("compaction:<revision:{}>", compaction.revision)
+        format!("compaction:{{revision:{}}}", compaction.revision)
+    } else if let Some(set) = &request.cluster_version_set {
+        format!("cluster_version_set:{{ver:{:?}}}", set.ver)
+    } else if let Some(set) = &request.cluster_member_attr_set {
+        let attributes = set.member_attributes.clone().unwrap_or_default();
+        format!(
+            "cluster_member_attr_set:{{member_ID:{} member_attributes:{{name:{:?} client_urls:{:?}}}}}",
+            set.member_id, attributes.name, attributes.client_urls
+        )
     } else {
         format!("{} bytes", entry.len())
     };

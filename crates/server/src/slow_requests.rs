@@ -16,6 +16,9 @@ use quorate_api::etcdserverpb::{
 };
 use std::time::Duration;
 
+/// Thresholds below this cannot be told by the times of rounds.
+const FINE: Duration = Duration::from_millis(5);
+
 /// What is slow.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
@@ -53,6 +56,12 @@ impl Thresholds {
     /// Whether a call is worth a look.
     pub fn are_passed(&self, took: Duration) -> bool {
         took > self.unary || took > self.apply || tracing::enabled!(tracing::Level::DEBUG)
+    }
+
+    /// Whether the clock must be read at each call's end: rounds of a connection are too coarse for
+    /// what is asked.
+    pub fn need_clock(&self) -> bool {
+        self.unary.min(self.apply) < FINE || tracing::enabled!(tracing::Level::DEBUG)
     }
 
     /// Writes what there is to say of a call.

@@ -11,6 +11,7 @@ use crate::logging::spell_duration;
 use crate::metrics::{METRICS, Operation};
 use crate::request_text;
 use bytes::Bytes;
+use prost::Message as _;
 use quorate_node::store::revision::Revision;
 use quorate_node::store::{Answer, View};
 use quorate_node::{LogJob, Reply};
@@ -125,16 +126,31 @@ impl Entries {
             METRICS.deletes.add(tombstones.saturating_sub(deleted));
         }
         if let Some(entry) = heaviest {
+            let response = match replies {
+                [(_, Reply::Outcome(Ok(answer)))] if requests == 1 => answer_size(answer),
+                _ => None,
+            };
+            let response = response.map_or_else(String::new, |bytes| format!("size:{bytes}"));
             METRICS.slow_applies.inc();
             tracing::warn!(
                 "took" = %spell_duration(took),
                 "expected-duration" = %spell_duration(self.slow),
                 "prefix" = if requests > 1 { format!("largest of {requests} requests: ") } else { String::new() },
                 "request" = request_text::of_entry(&entry),
-                "response" = "",
+                "response" = response.as_str(),
                 "apply request took too long"
             );
         }
+    }
+}
+
+/// Bytes of an answer, where it is a message already.
+fn answer_size(answer: &Answer) -> Option<usize> {
+    match answer {
+        Answer::Put(put) => Some(put.encoded_len()),
+        Answer::DeleteRange(delete) => Some(delete.encoded_len()),
+        Answer::Txn(txn) => Some(txn.encoded_len()),
+        _ => None,
     }
 }
 

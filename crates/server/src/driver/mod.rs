@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is run, on the loop, with the member's reply; it must be brief.
 pub type Then = Box<dyn FnOnce(Reply, &mut WakeBatch) + Send>;
@@ -167,8 +167,10 @@ impl Handle {
         self.send(Input::Commit(Waiter::Then(then)));
     }
 
-    /// Proposes a compaction and sends it on its way; its outcome goes to `told`.
-    pub fn compact(&self, revision: i64, told: Sender<Result<(), api::Error>>) {
+    /// Proposes a compaction and sends it on its way; its outcome, and the time it took, go to
+    /// `told`.
+    pub fn compact(&self, revision: i64, told: Sender<(Result<(), api::Error>, Duration)>) {
+        let began = Instant::now();
         let id = self.draw_id();
         let request = InternalRaftRequest {
             header: Some(RequestHeader {
@@ -183,10 +185,11 @@ impl Handle {
         };
         let then = move |reply, _: &mut WakeBatch| {
             // Whoever asked may be gone with the server.
-            let _gone = told.send(match reply {
+            let outcome = match reply {
                 Reply::Outcome(Ok(_)) | Reply::Ready => Ok(()),
                 Reply::Outcome(Err(error)) | Reply::Failed(error) => Err(error),
-            });
+            };
+            let _gone = told.send((outcome, began.elapsed()));
         };
         self.propose(Proposal {
             id,

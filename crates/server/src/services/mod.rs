@@ -279,17 +279,21 @@ impl Service for Frontend {
 
     fn ended(&self, ended: &Ended<'_>) {
         let method = Method::ALL[usize::from(ended.method.0)];
-        let took = ended.now - ended.began;
-        let exact = METRICS.is_extensive().then(|| ended.began.elapsed());
+        let slow = &self.services.limits.slow;
+        let extensive = METRICS.is_extensive();
+        let took = if extensive || slow.need_clock() {
+            ended.began.elapsed()
+        } else {
+            ended.now - ended.began
+        };
         // A stream's messages were told one by one.
         if !method.server_streaming() {
             calls::sent(method, ended.answer.map_or(0, Body::len));
         }
-        calls::ended(method, ended.code, exact);
+        calls::ended(method, ended.code, extensive.then_some(took));
         if let Some(kind) = RequestType::of(method, ended.code, ended.deferred) {
-            calls::answered(kind, ended.code, exact.unwrap_or(took));
+            calls::answered(kind, ended.code, took);
         }
-        let slow = &self.services.limits.slow;
         if !method.server_streaming() && slow.are_passed(took) {
             slow.tell(&Call {
                 method,
