@@ -423,9 +423,11 @@ impl<T> Member<T> {
 
     /// Becomes leader at once where there is nobody else to ask.
     pub(crate) fn campaign_if_alone(&mut self) {
-        if self.is_sole_voter() {
-            // A configuration that is on the log and not applied yet only delays it.
-            let _delayed = self.raft.campaign();
+        // What is committed and not applied may change who votes: it comes first.
+        let current = self.raft.hard_state().commit <= self.store.applied().index;
+        if self.is_sole_voter() && current {
+            // Refused only where a change of membership is still to be applied.
+            let _later = self.raft.campaign();
         }
     }
 
