@@ -17,6 +17,10 @@ const MESSAGE_COST_BYTES: usize = 64;
 pub(super) struct SinkState {
     queued_bytes: AtomicUsize,
     closed: AtomicBool,
+    /// Who sends was told that nothing fits, and waits to hear that something does. It is set by
+    /// the one who asks, not by the connection: that may have sent a part of what was queued
+    /// before it has seen the last of it, and so never see the sink full.
+    wanted: AtomicBool,
 }
 
 /// What a message counts for in the sink's limit.
@@ -27,7 +31,7 @@ pub(super) fn cost(body: &Body) -> usize {
 impl SinkState {
     /// A message has left for the peer, or is gone with its stream.
     pub fn sent(&self, cost: usize) {
-        let before = self.queued_bytes.fetch_sub(cost, Ordering::AcqRel);
+        let before = self.queued_bytes.fetch_sub(cost, Ordering::SeqCst);
         assert!(before >= cost, "no more is sent than was queued");
     }
 
@@ -35,17 +39,28 @@ impl SinkState {
         self.closed.store(true, Ordering::Release);
     }
 
+    fn free_bytes(&self) -> usize {
+        SINK_LIMIT_BYTES.saturating_sub(self.queued_bytes.load(Ordering::SeqCst))
+    }
+
     fn writable(&self) -> usize {
-        SINK_LIMIT_BYTES.saturating_sub(self.queued_bytes.load(Ordering::Acquire))
+        match self.free_bytes() {
+            0 => {
+                // Either this sees what was sent meanwhile, or the one who sent it sees the wish.
+                self.wanted.store(true, Ordering::SeqCst);
+                self.free_bytes()
+            }
+            free => free,
+        }
     }
 
     pub fn is_full(&self) -> bool {
-        self.writable() == 0
+        self.free_bytes() == 0
     }
 
-    /// Whether half of the limit is free again.
-    pub fn is_roomy(&self) -> bool {
-        self.writable() >= SINK_LIMIT_BYTES / 2
+    /// Whether somebody waits for room and half of the limit is free again. Takes the wish.
+    pub fn take_wanted(&self) -> bool {
+        self.free_bytes() >= SINK_LIMIT_BYTES / 2 && self.wanted.swap(false, Ordering::SeqCst)
     }
 }
 
@@ -104,5 +119,39 @@ impl StreamSink {
     /// The connection that the stream is on.
     pub fn connection_id(&self) -> u64 {
         self.inbox.id()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_heard_though_the_connection_never_saw_the_sink_full() {
+        let state = SinkState::default();
+        let cost = SINK_LIMIT_BYTES / 4;
+        state.queued_bytes.fetch_add(4 * cost, Ordering::SeqCst);
+        assert_eq!(state.writable(), 0);
+        state.sent(cost);
+        assert!(!state.take_wanted(), "half must be free");
+        // Only now does the connection take the last message from its inbox.
+        assert!(!state.is_full());
+        for _ in 0..3 {
+            state.sent(cost);
+        }
+        assert!(state.take_wanted());
+        assert!(!state.take_wanted(), "told once");
+    }
+
+    #[test]
+    fn nobody_is_told_who_did_not_ask() {
+        let state = SinkState::default();
+        state
+            .queued_bytes
+            .fetch_add(SINK_LIMIT_BYTES, Ordering::SeqCst);
+        state.sent(SINK_LIMIT_BYTES);
+        assert!(!state.take_wanted());
+        assert_eq!(state.writable(), SINK_LIMIT_BYTES);
+        assert!(!state.take_wanted());
     }
 }

@@ -81,8 +81,6 @@ enum Role {
     /// A stream.
     Streaming {
         handler: Box<dyn StreamHandler>,
-        /// The sink has been full, and its handler waits to hear that it no longer is.
-        was_full: bool,
         /// A message has come; a method that takes one takes no other.
         got_message: bool,
     },
@@ -175,7 +173,6 @@ impl Stream {
                 Ok(handler) => {
                     stream.role = Role::Streaming {
                         handler,
-                        was_full: false,
                         got_message: false,
                     };
                 }
@@ -415,11 +412,10 @@ impl Stream {
 
     /// A stream's message.
     pub fn push(&mut self, body: Body, round: &mut Round) -> Progress {
-        let Role::Streaming { was_full, .. } = &mut self.role else {
+        if !matches!(self.role, Role::Streaming { .. }) {
             self.sink_sent(cost(&body));
             return Progress::Open;
-        };
-        *was_full |= self.sink.as_ref().is_some_and(|sink| sink.is_full());
+        }
         if let Err(status) = check_len(&body) {
             self.sink_sent(cost(&body));
             return self.finish(status, round);
@@ -607,16 +603,9 @@ impl Stream {
         if let Some(status) = self.outgoing.end.take() {
             return self.finish(status, round);
         }
-        if let (
-            Role::Streaming {
-                handler, was_full, ..
-            },
-            Some(sink),
-        ) = (&mut self.role, &self.sink)
-            && *was_full
-            && sink.is_roomy()
+        if let (Role::Streaming { handler, .. }, Some(sink)) = (&mut self.role, &self.sink)
+            && sink.take_wanted()
         {
-            *was_full = false;
             round.handed_over = true;
             handler.on_writable();
         }
