@@ -130,6 +130,13 @@ impl Arguments {
         if (parsed.listed || parsed.update) && !suite.is_etcds() {
             return Err(usage(format!("{name} has no list: all of it must pass")));
         }
+        let random = matches!(suite, Suite::Kills | Suite::RoundTrip);
+        if (parsed.rounds.is_some() || parsed.seed.is_some()) && !random {
+            return Err(usage(format!("{name} has neither rounds nor a seed")));
+        }
+        if suite == Suite::Raft && arguments.len() > 1 {
+            return Err(usage("raft is run as a whole, without options".to_owned()));
+        }
         Ok(parsed)
     }
 }
@@ -183,6 +190,8 @@ mod tests {
             "kills --rounds 0",
             "kills --rounds -1",
             "kills --seed x",
+            "cases --rounds 3",
+            "raft --run leader",
         ] {
             assert!(matches!(parse(line), Err(Error::Usage(_))), "{line}");
         }

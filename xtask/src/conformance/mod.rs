@@ -7,7 +7,8 @@
 //! - `bin/SUITE/`: what a suite runs, under etcd's names, as links to ours or to the real ones;
 //! - `SUITE.test`, `SUITE.log`: a suite's test program, and all that its last run printed.
 //!
-//! A suite runs in a network namespace of its own, since etcd's suites have fixed ports.
+//! A suite runs in network, process and mount namespaces of its own: etcd's suites have fixed ports,
+//! and nothing that a test started outlives it.
 
 use crate::command;
 use crate::error::Error;
