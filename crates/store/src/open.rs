@@ -17,13 +17,13 @@ use crate::membership::Membership;
 use crate::mvcc::Mvcc;
 use crate::quota::Quota;
 use crate::revision::{Revision, RowKey};
-use crate::rows::{Rows, Snapshot};
+use crate::rows::{self, Snapshot};
 use crate::store::{Applied, Sizes, Store};
 use crate::view::{KEY_BUCKET, decode};
 use quorate_bolt::{Db, LeafScan, Options, ReadTx};
 use quorate_disk::Disk;
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -46,22 +46,36 @@ struct Found {
     key_end: usize,
 }
 
-/// Rows of one run of leaves; the keys lie in one buffer.
+/// All rows, in a few large buffers: those go back to the system at once when they are dropped, while
+/// many small ones would stay with the allocator for a while.
 #[derive(Default)]
-struct Run {
+struct Rows {
     keys: Vec<u8>,
     rows: Vec<Found>,
+    /// Runs of leaves: their number in the order of keys, and their rows.
+    runs: Vec<(usize, Range<usize>)>,
 }
 
-impl Run {
+impl Rows {
     fn key(&self, found: &Found) -> &[u8] {
         &self.keys[found.key_start..found.key_end]
+    }
+
+    /// The rows of a run.
+    fn run(&self, run: usize) -> &[Found] {
+        &self.rows[self.runs[run].1.clone()]
+    }
+
+    /// The row at a place.
+    fn at(&self, place: &Place) -> (&[u8], &Found) {
+        let found = &self.run(place.run as usize)[place.row as usize];
+        (self.key(found), found)
     }
 }
 
 #[derive(Default)]
 struct RowScan {
-    runs: Mutex<Vec<(usize, Run)>>,
+    found: Mutex<Rows>,
 }
 
 impl LeafScan for RowScan {
@@ -70,25 +84,34 @@ impl LeafScan for RowScan {
         run: usize,
         entries: &mut dyn Iterator<Item = (&[u8], &[u8])>,
     ) -> Result<(), String> {
-        let mut found = Run::default();
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
         for (key, value) in entries {
             let row = RowKey::decode(key).map_err(|e| e.to_string())?;
             let kv = decode(row, value).map_err(|e| e.to_string())?;
-            let key_start = found.keys.len();
-            found.keys.extend_from_slice(kv.key);
-            found.rows.push(Found {
+            let key_start = keys.len();
+            keys.extend_from_slice(kv.key);
+            rows.push(Found {
                 row,
                 create: kv.create_revision,
                 version: kv.version,
                 lease: kv.lease,
                 key_start,
-                key_end: found.keys.len(),
+                key_end: keys.len(),
             });
         }
-        self.runs
+        let mut all = self
+            .found
             .lock()
-            .expect("no scan panics while it holds the lock")
-            .push((run, found));
+            .expect("no scan panics while it holds the lock");
+        let (first_key, first_row) = (all.keys.len(), all.rows.len());
+        all.keys.extend_from_slice(&keys);
+        all.rows.extend(rows.into_iter().map(|found| Found {
+            key_start: first_key + found.key_start,
+            key_end: first_key + found.key_end,
+            ..found
+        }));
+        let rows = first_row..all.rows.len();
+        all.runs.push((run, rows));
         Ok(())
     }
 }
@@ -100,17 +123,16 @@ pub fn open(disk: Arc<dyn Disk>, path: &Path, config: Config) -> Result<(Store, 
     let options = Options::default();
     let db = Db::open_scanning(disk, path, &options, KEY_BUCKET, &scan)?;
     create_buckets(&db)?;
-    let mut runs = scan
-        .runs
+    let mut rows = scan
+        .found
         .into_inner()
         .expect("no scan panics while it holds the lock");
-    runs.sort_unstable_by_key(|(run, _)| *run);
-    let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
-    let store = restore(&db, &runs, config)?;
+    rows.runs.sort_unstable_by_key(|(run, _)| *run);
+    let store = restore(&db, &rows, config)?;
     Ok((store, db))
 }
 
-fn restore(db: &Db, runs: &[Run], config: Config) -> Result<Store, Error> {
+fn restore(db: &Db, rows: &Rows, config: Config) -> Result<Store, Error> {
     let file = db.begin_read();
     refuse_auth(&file)?;
     let meta = Meta::read(&file)?;
@@ -130,16 +152,18 @@ fn restore(db: &Db, runs: &[Run], config: Config) -> Result<Store, Error> {
             members.restore(bucket, key, value)
         })?;
     }
-    let newest = runs.iter().rev().find_map(|run| run.rows.last());
+    let newest = (0..rows.runs.len())
+        .rev()
+        .find_map(|run| rows.run(run).last());
     let newest = newest.map_or(1, |found| found.row.revision.main);
-    let index = build_index(runs, &mut lessor);
+    let index = build_index(rows, &mut lessor);
     let scheduled = meta.scheduled.unwrap_or(-1);
     let finished = meta.finished.unwrap_or(-1);
     let committed = committed(db, meta.index);
     let mut store = Store {
         mvcc: Mvcc {
             index,
-            rows: Rows::default(),
+            rows: rows::Rows::default(),
             frozen: Snapshot::default(),
             file: committed.file,
             // The newest rows may have been compacted away.
@@ -250,17 +274,12 @@ fn for_each(
 }
 
 /// Builds the index from rows in the order of history, and hangs keys on their leases.
-fn build_index(runs: &[Run], lessor: &mut Lessor) -> Index {
-    let total = runs.iter().map(|run| run.rows.len()).sum();
-    let mut order: Vec<Place> = Vec::with_capacity(total);
-    for (r, run) in runs.iter().enumerate() {
-        order.extend((0..run.rows.len()).map(|i| Place::new(r as u32, i as u32)));
+fn build_index(rows: &Rows, lessor: &mut Lessor) -> Index {
+    let mut order: Vec<Place> = Vec::with_capacity(rows.rows.len());
+    for r in 0..rows.runs.len() {
+        order.extend((0..rows.run(r).len()).map(|i| Place::new(r as u32, i as u32)));
     }
-    let row = |place: &Place| {
-        let run = &runs[place.run as usize];
-        let found = &run.rows[place.row as usize];
-        (run.key(found), found)
-    };
+    let row = |place: &Place| rows.at(place);
     key_sort::sort(&mut order, &|place: &Place| row(place).0);
     let mut groups = order.chunk_by(|a, b| row(a).0 == row(b).0);
     Index::from_sorted(std::iter::from_fn(|| {
