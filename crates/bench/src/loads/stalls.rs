@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 /// A shorter action is probed a while longer, for the percentiles' sake.
 const LEAST: Duration = Duration::from_secs(3);
 const IDLE: Duration = Duration::from_secs(6);
+/// Allocators give memory back some time after it was freed.
+const SETTLE: Duration = Duration::from_secs(15);
 const MEMORY_SAMPLE: Duration = Duration::from_millis(10);
 
 /// Nothing but the probes.
@@ -100,6 +102,8 @@ pub fn big_range(setting: &Setting<'_>) -> io::Result<Run> {
     const TIMES: u64 = 3;
     let (subject, control) = (setting.start()?, setting.start()?);
     super::fill(&subject, setting.size(500_000, 100_000), 32, 236)?;
+    // What the fill has used must be given back, or it hides the growth.
+    thread::sleep(SETTLE);
     let request = requests::page(requests::PREFIX.into(), 0);
     let before = subject.anonymous_bytes()?;
     let (stall, (outcome, most)) = probe_while(&subject, &control, LEAST, || {
