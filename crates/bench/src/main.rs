@@ -80,16 +80,28 @@ fn command() -> Command {
                 .value_parser(value_parser!(u64).range(100_000..100_000_000))
                 .help("how many keys the load `keys` has (1,000,000; quick: 200,000)"),
         );
+    let picture = Command::new("picture")
+        .about("Draws the ratios of one or several reports; a later one's figures win")
+        .arg(path("out", "the SVG to write").required(true))
+        .arg(
+            Arg::new("report")
+                .required(true)
+                .num_args(1..)
+                .value_name("bench.json")
+                .value_parser(value_parser!(PathBuf)),
+        );
     Command::new("quorate-bench")
         .about("Measures quorate beside etcd")
         .subcommand_required(true)
         .subcommand(compare)
+        .subcommand(picture)
 }
 
 fn main() -> ExitCode {
     let matches = command().get_matches();
     let outcome = match matches.subcommand() {
         Some(("compare", matches)) => compare(matches),
+        Some(("picture", matches)) => picture(matches).map(|()| true),
         _ => Err(io::Error::other("there is no such command")),
     };
     match outcome {
@@ -100,6 +112,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn picture(matches: &ArgMatches) -> io::Result<()> {
+    let reports = matches
+        .get_many::<PathBuf>("report")
+        .into_iter()
+        .flatten()
+        .map(|path| serde_json::from_slice(&fs::read(path)?).map_err(io::Error::from))
+        .collect::<io::Result<Vec<serde_json::Value>>>()?;
+    let out: &PathBuf = matches.get_one("out").expect("it is required");
+    fs::write(out, chart::svg(&report::read_json(&reports)))
 }
 
 /// A binary by flag, else by environment; `None` leaves that server out.

@@ -163,6 +163,25 @@ pub fn json(pairs: &[Pair], rounds: u32, quick: bool) -> Value {
     json!({"rounds": rounds, "quick": quick, "figures": figures, "stalls": stalls})
 }
 
+/// The lines of several such reports; of a figure that is in more than one, the last counts.
+pub fn read_json(reports: &[Value]) -> Vec<Line> {
+    let found = |id: &str, server: &str| {
+        reports.iter().rev().find_map(|report| {
+            let figures = report["figures"].as_array()?;
+            figures.iter().find(|figure| figure["id"] == id)?[server].as_f64()
+        })
+    };
+    FIGURES
+        .iter()
+        .map(|figure| Line {
+            figure,
+            etcd: found(figure.id, "etcd"),
+            quorate: found(figure.id, "quorate"),
+        })
+        .filter(|line| line.etcd.is_some() || line.quorate.is_some())
+        .collect()
+}
+
 /// A goal in a few characters.
 pub fn goal(goal: Goal) -> String {
     match goal {
@@ -209,6 +228,34 @@ mod tests {
         assert_eq!(number(Some(1.234)), "1.23");
         assert_eq!(number(Some(0.1234)), "0.123");
         assert_eq!(number(None), "–");
+    }
+
+    #[test]
+    fn of_several_reports_the_last_counts() {
+        let report = |load, id, etcd: f64, quorate: f64| {
+            let run = |value| {
+                let mut run = Run::default();
+                run.set(id, value);
+                Some(run)
+            };
+            let (etcd, quorate) = (run(etcd), run(quorate));
+            let pair = Pair {
+                load,
+                etcd,
+                quorate,
+            };
+            json(&[pair], 1, true)
+        };
+        let lines = read_json(&[
+            report("put", "put.cpu", 60.0, 30.0),
+            report("get", "get.cpu", 40.0, 10.0),
+            report("put", "put.cpu", 60.0, 15.0),
+        ]);
+        let ratios: Vec<_> = lines
+            .iter()
+            .map(|line| (line.figure.id, line.ratio()))
+            .collect();
+        assert_eq!(ratios, [("put.cpu", Some(0.25)), ("get.cpu", Some(0.25))]);
     }
 
     #[test]
