@@ -125,6 +125,15 @@ fn picture(matches: &ArgMatches) -> io::Result<()> {
     fs::write(out, chart::svg(&report::read_json(&reports)))
 }
 
+/// Writes what there is so far, so that a run that is broken off leaves something.
+fn write_reports(out: &Path, pairs: &[Pair], rounds: u32, quick: bool) -> io::Result<()> {
+    fs::create_dir_all(out)?;
+    let json = serde_json::to_string_pretty(&report::json(pairs, rounds, quick))?;
+    fs::write(out.join("bench.md"), report::markdown(pairs))?;
+    fs::write(out.join("bench.json"), json)?;
+    fs::write(out.join("bench.svg"), chart::svg(&report::lines(pairs)))
+}
+
 /// A binary by flag, else by environment; `None` leaves that server out.
 fn binary(matches: &ArgMatches, name: &str, variable: &str) -> io::Result<Option<PathBuf>> {
     let path = matches
@@ -205,16 +214,11 @@ fn compare(matches: &ArgMatches) -> io::Result<bool> {
         };
         eprintln!("{}", report::markdown(std::slice::from_ref(&pair)));
         pairs.push(pair);
+        if let Some(out) = matches.get_one::<PathBuf>("out") {
+            write_reports(out, &pairs, rounds, quick)?;
+        }
     }
-    let text = report::markdown(&pairs);
-    println!("{text}");
-    if let Some(out) = matches.get_one::<PathBuf>("out") {
-        fs::create_dir_all(out)?;
-        let json = serde_json::to_string_pretty(&report::json(&pairs, rounds, quick))?;
-        fs::write(out.join("bench.md"), text)?;
-        fs::write(out.join("bench.json"), json)?;
-        fs::write(out.join("bench.svg"), chart::svg(&report::lines(&pairs)))?;
-    }
+    println!("{}", report::markdown(&pairs));
     Ok(whole)
 }
 
