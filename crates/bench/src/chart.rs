@@ -4,7 +4,7 @@ use crate::figures::Goal;
 use crate::report::{Line, number};
 use std::fmt::Write;
 
-const WIDTH: f64 = 960.0;
+const WIDTH: f64 = 1000.0;
 const LABEL: f64 = 400.0;
 const BAR: f64 = 380.0;
 const ROW: f64 = 26.0;
