@@ -41,7 +41,7 @@ pub const CLUSTER_VERSION: &str = "3.7.0";
 /// Steps of catching up that may run at a time.
 const WATCH_STEPS: usize = 2;
 /// Bytes a millisecond that catching up may send while requests are served: the two share processors.
-const WATCH_BYTES_PER_MS: u64 = 300_000;
+const WATCH_BYTES_PER_MS: u64 = 180_000;
 /// Time without a proposal after which nobody has to be spared, in milliseconds.
 const QUIET_MS: u64 = 50;
 /// Leases whose revocation is proposed at once, at most.
