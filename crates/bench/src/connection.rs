@@ -152,19 +152,7 @@ impl Connection {
         assert!(id < 1 << 31, "a connection's stream numbers are used up");
         self.next_id += 2;
         self.head(id, method);
-        self.streams.push(Stream {
-            id,
-            tag,
-            answer,
-            prefix: [0; 5],
-            prefix_bytes: 0,
-            missing: 0,
-            partial: Vec::new(),
-            messages: 0,
-            bytes: 0,
-            unacknowledged: 0,
-            sent_bytes: 0,
-        });
+        self.streams.push(Stream::new(id, tag, answer));
         self.send(id, message, last);
         id
     }
@@ -385,6 +373,23 @@ impl Connection {
 }
 
 impl Stream {
+    /// A stream whose call is about to be sent: nothing has come for it yet.
+    fn new(id: u32, tag: u64, answer: Answer) -> Stream {
+        Stream {
+            id,
+            tag,
+            answer,
+            prefix: [0; 5],
+            prefix_bytes: 0,
+            missing: 0,
+            partial: Vec::new(),
+            messages: 0,
+            bytes: 0,
+            unacknowledged: 0,
+            sent_bytes: 0,
+        }
+    }
+
     fn data(&mut self, mut payload: &[u8], take: &mut dyn FnMut(u64, &[u8])) {
         while !payload.is_empty() {
             if self.prefix_bytes < self.prefix.len() {
@@ -466,19 +471,7 @@ mod tests {
     use super::*;
 
     fn stream(answer: Answer) -> Stream {
-        Stream {
-            id: 1,
-            tag: 7,
-            answer,
-            prefix: [0; 5],
-            prefix_bytes: 0,
-            missing: 0,
-            partial: Vec::new(),
-            messages: 0,
-            bytes: 0,
-            unacknowledged: 0,
-            sent_bytes: 0,
-        }
+        Stream::new(1, 7, answer)
     }
 
     #[test]

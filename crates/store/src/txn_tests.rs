@@ -110,6 +110,17 @@ fn outcome(fixture: &mut Fixture, compare: Compare) -> bool {
     fixture.txn(txn).unwrap().succeeded
 }
 
+/// Grants the lease `id` for 100 seconds.
+fn grant(fixture: &mut Fixture, id: i64) {
+    let grant = LeaseGrantRequest { id, ttl: 100 };
+    fixture
+        .apply(InternalRaftRequest {
+            lease_grant: Some(grant),
+            ..Default::default()
+        })
+        .unwrap();
+}
+
 #[test]
 fn a_missing_key_has_no_value_and_zeros_otherwise() {
     let mut fixture = Fixture::new();
@@ -140,13 +151,7 @@ fn a_missing_key_has_no_value_and_zeros_otherwise() {
 #[test]
 fn every_target_is_compared() {
     let mut fixture = Fixture::new();
-    let grant = LeaseGrantRequest { id: 7, ttl: 100 };
-    fixture
-        .apply(InternalRaftRequest {
-            lease_grant: Some(grant),
-            ..Default::default()
-        })
-        .unwrap();
+    grant(&mut fixture, 7);
     fixture.put(put("k", "a")).unwrap();
     fixture
         .put(PutRequest {
@@ -291,13 +296,7 @@ fn an_error_changes_nothing() {
 #[test]
 fn detached_by_a_put_without_the_lease_and_kept_with_ignore_lease() {
     let mut fixture = Fixture::new();
-    let grant = LeaseGrantRequest { id: 7, ttl: 100 };
-    fixture
-        .apply(InternalRaftRequest {
-            lease_grant: Some(grant),
-            ..Default::default()
-        })
-        .unwrap();
+    grant(&mut fixture, 7);
     fixture
         .put(PutRequest {
             lease: 7,
