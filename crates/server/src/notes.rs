@@ -82,6 +82,9 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             "error" = what.as_str(),
             "no space for the log; proposals are refused until there is"
         ),
+        Note::QuotaExceeded => {
+            tracing::warn!("message exceeded backend quota; raising alarm");
+        }
         Note::DiskHasSpace => tracing::info!("the log has space again"),
         Note::Compacted {
             revision,

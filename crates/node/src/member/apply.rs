@@ -25,6 +25,7 @@ impl<T> Member<T> {
             if self.raft.soft_state().lead == 0 {
                 self.campaign_if_alone();
             }
+            self.raise_space_alarm();
             if std::mem::take(&mut self.wants_version) {
                 self.propose_own(InternalRaftRequest {
                     cluster_version_set: Some(ClusterVersionSetRequest {
@@ -87,7 +88,13 @@ impl<T> Member<T> {
         {
             self.effects.notes.push(Note::Published);
         }
-        let Some(pending) = self.pending.remove(&id) else {
+        let pending = self.pending.remove(&id);
+        if matches!(outcome, Err(api::Error::NoSpace)) {
+            let refused = pending.and_then(|pending| pending.token);
+            self.refuse_for_space(refused.map(|token| (token, Reply::Outcome(outcome))));
+            return Ok(());
+        }
+        let Some(pending) = pending else {
             return Ok(());
         };
         let Some(token) = pending.token else {

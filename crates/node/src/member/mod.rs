@@ -18,6 +18,7 @@ mod apply;
 mod leases;
 mod proposals;
 mod reads;
+mod space;
 mod stages;
 
 use crate::Error;
@@ -184,6 +185,8 @@ pub enum Note {
     DiskFull(String),
     /// The log has space again.
     DiskHasSpace,
+    /// A request found the file larger than the quota: the space alarm is raised.
+    QuotaExceeded,
     /// A compaction finished.
     Compacted {
         /// Its revision.
@@ -270,6 +273,7 @@ pub struct Member<T> {
     commit_due_ms: Option<u64>,
     commit_waiters: Vec<(u64, T)>,
     force_commit: bool,
+    space_alarm: Option<space::SpaceAlarm<T>>,
     /// Physical compactions: by revision.
     compaction_waiters: Vec<(i64, T, Answer)>,
     compaction_running: bool,
@@ -331,6 +335,7 @@ impl<T> Member<T> {
             commit_due_ms: None,
             commit_waiters: Vec::new(),
             force_commit: false,
+            space_alarm: None,
             compaction_waiters: Vec::new(),
             compaction_running: false,
             planner: None,
@@ -476,6 +481,7 @@ impl<T> Member<T> {
             self.ask_reads();
         }
         self.apply_what_may()?;
+        self.answer_refused();
         let notes = self.raft.take_journal().into_iter().map(Note::Raft);
         self.effects.notes.extend(notes);
         self.publish()?;

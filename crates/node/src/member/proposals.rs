@@ -88,7 +88,7 @@ impl<T> Member<T> {
     }
 
     /// Draws a request id and proposes on the member's own behalf.
-    pub(super) fn propose_own(&mut self, request: InternalRaftRequest) {
+    pub(super) fn propose_own(&mut self, request: InternalRaftRequest) -> u64 {
         let id = self.own_ids.draw();
         let request = InternalRaftRequest {
             header: Some(RequestHeader {
@@ -104,6 +104,7 @@ impl<T> Member<T> {
             token: None,
             physical: false,
         }]);
+        id
     }
 
     pub(super) fn publish_attributes(&mut self) {

@@ -92,14 +92,24 @@ pub struct Machine {
     pub replies: BTreeMap<usize, Result<(), String>>,
     random: Random,
     next_id: u64,
-    pub vacuums: bool,
+    vacuums: bool,
     /// A commit that found no space.
     uncommitted: Option<quorate_node::store::commit::Frozen>,
 }
 
 impl Machine {
     pub fn start(disk: Arc<dyn Disk>, seed: u64) -> Result<Machine, Error> {
-        let booted = boot(disk, settings())?;
+        Machine::start_with(disk, seed, settings(), true)
+    }
+
+    /// `vacuums`: steps of a vacuum that nobody asked for are made between others.
+    pub fn start_with(
+        disk: Arc<dyn Disk>,
+        seed: u64,
+        settings: Boot,
+        vacuums: bool,
+    ) -> Result<Machine, Error> {
+        let booted = boot(disk, settings)?;
         let index = booted.member.view().applied_index;
         let mut machine = Machine {
             member: booted.member,
@@ -108,7 +118,7 @@ impl Machine {
             replies: BTreeMap::new(),
             random: Random(seed),
             next_id: 1 << 20,
-            vacuums: true,
+            vacuums,
             uncommitted: None,
         };
         machine.settle()?;
@@ -122,6 +132,7 @@ impl Machine {
             id,
             ..Default::default()
         });
+        let physical = request.compaction.is_some_and(|request| request.physical);
         let data = InternalRaftRequest { header, ..request }
             .encode_to_vec()
             .into();
@@ -129,7 +140,7 @@ impl Machine {
             id,
             data,
             token: Some(token),
-            physical: false,
+            physical,
         }]);
     }
 
@@ -144,7 +155,7 @@ impl Machine {
     }
 
     /// One round; whether anything happened.
-    fn step(&mut self) -> Result<bool, Error> {
+    pub fn step(&mut self) -> Result<bool, Error> {
         self.member
             .set_now(self.member.now_ms() + self.random.below(20));
         let effects = self.member.advance()?;

@@ -79,7 +79,9 @@ impl Services {
     ) -> Result<Reply, Status> {
         let request: PutRequest = decode(message.clone())?;
         checks::put(&request)?;
-        self.check_quota(put_cost(&request))?;
+        if let Some(refused) = self.refuse_for_space(put_cost(&request), answer) {
+            return Ok(refused);
+        }
         let tally = Tally::put(&request);
         self.propose(Field::Put, &message, tally, false, answer)
     }
@@ -103,7 +105,9 @@ impl Services {
         let request: TxnRequest = decode(message.clone())?;
         checks::txn(&request, self.limits.max_txn_ops)?;
         if !is_read_only(&request) {
-            self.check_quota(txn_cost(&request))?;
+            if let Some(refused) = self.refuse_for_space(txn_cost(&request), answer) {
+                return Ok(refused);
+            }
             let tally = Tally::txn(&request);
             return self.propose(Field::Txn, &message, tally, false, answer);
         }

@@ -28,7 +28,9 @@ impl Services {
         if request.ttl > MAX_TTL_S {
             return Err(Error::LeaseTTLTooLarge.into());
         }
-        self.check_quota(LEASE_OVERHEAD)?;
+        if let Some(refused) = self.refuse_for_space(LEASE_OVERHEAD, answer) {
+            return Ok(refused);
+        }
         while request.id == 0 {
             // Positive, so that it reads well; taken ones are refused by apply.
             request.id = (self.member.draw_id() & (i64::MAX as u64)) as i64;

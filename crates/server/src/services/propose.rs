@@ -6,7 +6,7 @@
 use super::{Caller, Services};
 use crate::driver::Waiter;
 use crate::metrics::Tally;
-use crate::transport::{Reply, Status};
+use crate::transport::{Reply, Status, WakeBatch};
 use bytes::Bytes;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -69,12 +69,21 @@ impl Services {
         Ok(Reply::Later)
     }
 
-    /// Refuses a write that the space quota has no room for, and raises the alarm.
-    pub(super) fn check_quota(&self, cost: i64) -> Result<(), Status> {
+    /// Refuses a write that the space quota has no room for, and raises the alarm. The refusal
+    /// leaves after that, so that whoever reads it finds the alarm.
+    pub(super) fn refuse_for_space(
+        &self,
+        cost: i64,
+        answer: &mut dyn FnMut() -> Caller,
+    ) -> Option<Reply> {
         let view = self.member.view();
         if view.quota.allows(view.sizes.total, cost) {
-            return Ok(());
+            return None;
         }
+        let caller = answer();
+        let refuse = move |_raised, batch: &mut WakeBatch| {
+            caller.respond_in(Err(Error::NoSpace.into()), batch);
+        };
         let id = self.member.draw_id();
         let request = InternalRaftRequest {
             header: Some(RequestHeader {
@@ -92,10 +101,10 @@ impl Services {
         self.member.propose(Proposal {
             id,
             data,
-            token: None,
+            token: Some(Waiter::Then(Box::new(refuse))),
             physical: false,
         });
-        Err(Error::NoSpace.into())
+        Some(Reply::Later)
     }
 }
 
