@@ -11,7 +11,7 @@
 //! 1 bucket), key length (4 bytes, little-endian), key, and then the value's length and the value,
 //! or the bucket's sequence (8 bytes) followed by its entries.
 
-use quorate_bolt::{Bucket, BucketMut, Db, Error, Options};
+use quorate_bolt::{Bucket, BucketMut, Db, Error, Options, VacuumNext};
 use quorate_disk::real::RealDisk;
 use std::io::{self, Write};
 use std::ops::Bound;
@@ -222,7 +222,7 @@ fn run(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> {
                 moved += step.moved_bytes;
                 cut += step.cut_bytes;
                 steps += 1;
-                if step.done {
+                if step.next == VacuumNext::Done {
                     break;
                 }
             }

@@ -65,6 +65,14 @@ impl FreeList {
         self.free.iter().map(|(start, len)| (*start, *len))
     }
 
+    /// Whether pages are kept for readers that transaction `txid` or one before it freed.
+    pub(crate) fn keeps_freed_by(&self, txid: u64) -> bool {
+        self.pending
+            .keys()
+            .next()
+            .is_some_and(|oldest| *oldest <= txid)
+    }
+
     /// All pending runs.
     pub(crate) fn pending_runs(&self) -> impl Iterator<Item = Freed> {
         self.pending
@@ -326,6 +334,7 @@ mod tests {
         list.release(&[8]);
         assert_eq!(list.runs().collect::<Vec<_>>(), [(103, 1), (105, 1)]);
         assert_eq!(list.pending_pages(), 2);
+        assert!(list.keeps_freed_by(10) && !list.keeps_freed_by(9));
         list.release(&[8, 12]);
         assert_eq!(list.pending_pages(), 2);
         // The next older reader counts once the newest of them is gone.

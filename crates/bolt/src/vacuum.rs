@@ -10,15 +10,19 @@
 //! stretch of that size with the fewest pages in use (`window`) is kept from being filled and
 //! emptied first. A run moves in a step of its own, so that nothing else takes its hole.
 //!
+//! What a step takes from the end stays in the way for as long as a reader's state has it there, and
+//! what readers keep below is no room. So nothing is given up while that may be the reason: a pass
+//! that gained nothing is judged once all that was freed by its end is free, and counts only if that
+//! held at its beginning, too. Until then steps do nothing ([`VacuumNext::Wait`]). What is gained in
+//! the end thus does not depend on when the readers of older states let go.
+//!
 //! It ends because the high-water mark falls, or a run comes below the target, only so often; what
 //! else happens is limited by [`IDLE_PASSES`] and [`WINDOW_PASSES`].
-//!
-//! Invariant of cutting the file to the high-water mark: both meta pages say durably that nothing
-//! beyond is in use, and no reader's state has a higher mark, so nobody looks there any more.
 
 use crate::bucket_node::BucketNode;
-use crate::commit::{self, Placement, grown_len};
-use crate::db::{Db, Inner, Writer};
+use crate::commit::{self, Placement};
+use crate::cut::{Tail, cut, is_settled, tail};
+use crate::db::Db;
 use crate::error::Error;
 use crate::freelist::FreeList;
 use crate::map::Map;
@@ -48,9 +52,6 @@ const WINDOW_PAGES: u64 = 4096;
 /// Steps at the end that only commit and cut: one per meta page, and the cut.
 const LAST_STEPS: u32 = 3;
 
-/// Bytes that one step cuts off at most: giving back blocks takes the file system its time.
-const CUT_BYTES: u64 = 32 << 20;
-
 /// Runs that a pass remembers.
 const RUNS_MAX: usize = 1 << 16;
 
@@ -61,9 +62,21 @@ pub struct VacuumStep {
     pub moved_bytes: u64,
     /// Bytes by which the file became shorter.
     pub cut_bytes: u64,
-    /// Whether nothing was gained lately: further steps begin from the start. Open readers may be
-    /// the reason.
-    pub done: bool,
+    /// What follows.
+    pub next: VacuumNext,
+}
+
+/// What follows a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VacuumNext {
+    /// Another step.
+    #[default]
+    Step,
+    /// Another step, which does nothing before some read transactions of older states have ended.
+    Wait,
+    /// Nothing: what was free when it began, or was freed before, is given back. A further step
+    /// begins from the start.
+    Done,
 }
 
 /// Where the vacuum stands between two steps.
@@ -71,6 +84,9 @@ pub struct VacuumStep {
 pub(crate) struct Progress {
     position: Position,
     pass: Option<Pass>,
+    /// A pass that is over and to be judged, and the transaction up to which what was freed is to be
+    /// free by then.
+    ended: Option<(Pass, u64)>,
     /// The walk came to a run that is to be moved now, before anything else.
     run_first: bool,
     idle_passes: u32,
@@ -88,6 +104,8 @@ pub(crate) struct Progress {
 struct Pass {
     /// Pages from here on are to be moved.
     target: u64,
+    /// Whether it began with nothing kept for readers that had been freed before.
+    unhindered: bool,
     /// Pages that are kept free for runs: first, and number.
     window: Option<(u64, u64)>,
     /// Whether the window was empty when the pass began, and so need not be emptied.
@@ -117,36 +135,34 @@ impl Db {
     pub fn vacuum_step(&self, budget_bytes: usize) -> Result<VacuumStep, Error> {
         let mut tx = self.begin_write()?;
         let cut_bytes = cut(&self.inner, &mut tx)?;
-        let high_water = tx.memory.base.meta.high_water;
+        let meta = tx.memory.base.meta;
+        let high_water = meta.high_water;
         let mut progress = std::mem::take(&mut tx.writer.vacuum);
-        if let Some(steps) = progress.last_steps {
-            let more = may_cut(&self.inner, &tx);
-            let done = !more && (steps == 0 || is_settled(&tx));
-            if !done {
-                let steps = steps.saturating_sub(1);
-                tx.writer.vacuum = Progress {
-                    last_steps: Some(steps),
-                    ..progress
-                };
-                if !more {
-                    commit::commit(
-                        tx,
-                        Placement::Below {
-                            end: high_water,
-                            avoid: None,
-                        },
-                    )?;
-                }
+        let quiet = |next| VacuumStep {
+            cut_bytes,
+            next,
+            moved_bytes: 0,
+        };
+        if let Some((pass, freed_by)) = progress.ended.take() {
+            let tail = tx.writer.free.tail_start(high_water);
+            let unhindered = !tx.writer.free.keeps_freed_by(freed_by);
+            if !unhindered && !progress.is_gain(tail) {
+                progress.ended = Some((pass, freed_by));
+                tx.writer.vacuum = progress;
+                return Ok(quiet(VacuumNext::Wait));
             }
-            return Ok(VacuumStep {
-                cut_bytes,
-                done,
-                moved_bytes: 0,
-            });
+            progress.judge(&pass, &tx.writer.free, high_water, unhindered);
+        }
+        if let Some(steps) = progress.last_steps {
+            let next = last_step(tx, progress, steps)?;
+            return Ok(quiet(next));
         }
 
         let begun = progress.pass.take();
-        let mut pass = begun.unwrap_or_else(|| progress.begin(&tx.writer.free, high_water));
+        let mut pass = begun.unwrap_or_else(|| {
+            let unhindered = !tx.writer.free.keeps_freed_by(meta.txid);
+            progress.begin(&tx.writer.free, high_water, unhindered)
+        });
         let run_first = std::mem::take(&mut progress.run_first);
         let mut plan = Plan::new(
             &mut pass,
@@ -179,15 +195,16 @@ impl Db {
         pass.stuck_pages = stuck_pages;
         pass.runs_below = runs_below;
         let (end, avoid) = run_to.unwrap_or((pass.target, pass.window));
+        let tail = tx.writer.free.tail_start(high_water);
+        let commits = !touches.is_empty() || tail < high_water;
         if at_end {
-            progress.end(&pass, &tx.writer.free, high_water);
+            progress.ended = Some((pass, meta.txid + u64::from(commits)));
         } else {
             progress.pass = Some(pass);
         }
         tx.writer.vacuum = progress;
 
-        let tail = tx.writer.free.tail_start(high_water);
-        if !touches.is_empty() || tail < high_water {
+        if commits {
             for touch in touches.into_values() {
                 touch_page(&mut tx.root, &tx.memory, &touch)?;
             }
@@ -195,16 +212,33 @@ impl Db {
         }
         Ok(VacuumStep {
             cut_bytes,
-            done: false,
+            next: VacuumNext::Step,
             moved_bytes: moved,
         })
     }
 }
 
-/// Whether neither a commit nor a cut would make the file shorter.
-fn is_settled(tx: &WriteTx<'_>) -> bool {
-    let high_water = tx.memory.base.meta.high_water;
-    tx.writer.free.tail_start(high_water) == high_water && tx.writer.other_high_water <= high_water
+/// A step after the last pass: has both meta pages say where the file ends, so that it can be cut.
+fn last_step(mut tx: WriteTx<'_>, progress: Progress, steps: u32) -> Result<VacuumNext, Error> {
+    let tail = tail(tx.db, &tx);
+    let is_over = steps == 0 || is_settled(&tx);
+    if is_over && tail == Tail::AsItShouldBe {
+        return Ok(VacuumNext::Done);
+    }
+    tx.writer.vacuum = Progress {
+        last_steps: Some(steps.saturating_sub(1)),
+        ..progress
+    };
+    match tail {
+        // By the next step.
+        Tail::ToBeCut => Ok(VacuumNext::Step),
+        Tail::Read if is_over => Ok(VacuumNext::Wait),
+        Tail::AsItShouldBe | Tail::Read => {
+            let end = tx.memory.base.meta.high_water;
+            commit::commit(tx, Placement::Below { end, avoid: None })?;
+            Ok(VacuumNext::Step)
+        }
+    }
 }
 
 /// Opens a page up so that commit writes it anew.
@@ -218,51 +252,14 @@ fn touch_page(root: &mut BucketNode, memory: &Memory, touch: &Touch) -> Result<(
     bucket.rewrite(memory, &touch.key, touch.id, touch.group)
 }
 
-/// Shortens the file towards its high-water mark where that is allowed and worth it.
-fn cut(db: &Inner, tx: &mut WriteTx<'_>) -> Result<u64, Error> {
-    if !may_cut(db, tx) {
-        return Ok(0);
-    }
-    let writer: &mut Writer = &mut tx.writer;
-    let before = writer.file_len;
-    let len = tx
-        .memory
-        .base
-        .meta
-        .bytes()
-        .max(before.saturating_sub(CUT_BYTES));
-    db.file
-        .set_len(len)
-        .map_err(|source| db.io("cutting the file", source))?;
-    writer.file_len = len;
-    db.file
-        .sync_data()
-        .map_err(|source| db.poison("syncing the cut", source))?;
-    Ok(before - len)
-}
-
-/// Whether the file is longer than it would have been made, and nobody looks at its end any more.
-fn may_cut(db: &Inner, tx: &WriteTx<'_>) -> bool {
-    let meta = tx.memory.base.meta;
-    let worth_it = tx.writer.file_len > grown_len(meta.bytes());
-    // No state with a higher mark can be opened any more: the newest one is this.
-    let seen = |high_water: u64| high_water > meta.high_water;
-    worth_it
-        && !seen(tx.writer.other_high_water)
-        && !db
-            .shared()
-            .readers
-            .values()
-            .any(|readers| seen(readers.high_water))
-}
-
 impl Progress {
-    fn begin(&mut self, free: &FreeList, high_water: u64) -> Pass {
+    fn begin(&mut self, free: &FreeList, high_water: u64, unhindered: bool) -> Pass {
         self.position = Position::default();
         self.best.get_or_insert(high_water);
         let holes = free.free_pages() + free.pending_pages();
         Pass {
             target: high_water - holes,
+            unhindered,
             window: None,
             emptied: false,
             stuck_run: 0,
@@ -272,15 +269,21 @@ impl Progress {
         }
     }
 
-    /// Ends a pass, and begins another one or the last steps.
-    fn end(&mut self, pass: &Pass, free: &FreeList, high_water: u64) {
+    /// Whether the high-water mark would be lower than ever with the tail cut off.
+    fn is_gain(&self, tail: u64) -> bool {
+        self.best.is_none_or(|best| tail < best)
+    }
+
+    /// Takes in what a pass gained, and begins another one or the last steps. `unhindered`: nothing
+    /// that was freed by the end of this pass is kept for readers.
+    fn judge(&mut self, pass: &Pass, free: &FreeList, high_water: u64, unhindered: bool) {
         let tail = free.tail_start(high_water);
-        if self.best.is_none_or(|best| tail < best) {
+        if self.is_gain(tail) {
             self.best = Some(tail);
             self.immovable.clear();
             self.idle_passes = 0;
             self.window_passes = 0;
-        } else {
+        } else if pass.unhindered {
             self.idle_passes += 1;
         }
         if pass.runs_moved {
@@ -288,9 +291,9 @@ impl Progress {
             self.idle_passes = 0;
             self.window_passes = 0;
         }
-        let mut next = self.begin(free, high_water);
+        let mut next = self.begin(free, high_water, unhindered);
         if pass.stuck_run > 0 && !pass.runs_moved && self.window_passes < WINDOW_PASSES {
-            self.window_passes += 1;
+            self.window_passes += u32::from(pass.unhindered);
             let end = next.target;
             let obstacles: Vec<(u64, u64)> = pass
                 .runs_below

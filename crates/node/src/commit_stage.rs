@@ -1,10 +1,10 @@
 //! The commit stage: takes what was applied to the file, and tidies the file in between.
 //!
 //! A commit that fails ends the member, but for want of space: then nothing was written, and it is
-//! tried again. A vacuum goes on in small steps that yield to commits.
+//! tried again. A vacuum is made in small steps, so that commits come between them.
 
 use crate::Error;
-use quorate_bolt::{Db, Finding, ScrubCursor};
+use quorate_bolt::{Db, Finding, ScrubCursor, VacuumNext};
 use quorate_store::commit::{Committed, Frozen, commit, committed};
 
 /// Bytes that a step of the vacuum moves at most.
@@ -26,8 +26,8 @@ pub struct CommitStage {
 pub struct Vacuumed {
     /// The file afterwards.
     pub file: Committed,
-    /// Whether it found nothing more to do; readers of older views may be the reason.
-    pub done: bool,
+    /// What follows.
+    pub next: VacuumNext,
 }
 
 impl CommitStage {
@@ -53,15 +53,17 @@ impl CommitStage {
         }
     }
 
-    /// Moves a bounded number of bytes towards the front of the file and cuts its end.
+    /// Moves a bounded number of bytes towards the front of the file and cuts its end. Where the
+    /// disk has no space for it, the next step is to wait.
     pub fn vacuum(&mut self) -> Result<Vacuumed, Error> {
-        let step = self
-            .db
-            .vacuum_step(VACUUM_STEP_BYTES)
-            .map_err(quorate_store::Error::from)?;
+        let next = match self.db.vacuum_step(VACUUM_STEP_BYTES) {
+            Ok(step) => step.next,
+            Err(error) if error.is_storage_full() => VacuumNext::Wait,
+            Err(error) => return Err(quorate_store::Error::from(error).into()),
+        };
         Ok(Vacuumed {
             file: committed(&self.db, self.index),
-            done: step.done,
+            next,
         })
     }
 

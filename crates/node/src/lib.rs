@@ -13,6 +13,7 @@ mod legacy_tree;
 mod log_stage;
 mod member;
 
+pub use quorate_bolt::VacuumNext;
 pub use quorate_disk as disk;
 pub use quorate_raft::Level;
 pub use quorate_store as store;

@@ -1,10 +1,14 @@
-//! A member whose file has grown beyond the quota.
+//! A member whose file has grown beyond the quota, and how it gets room again: the alarm, a
+//! compaction, a defragmentation.
 
 #[allow(dead_code, reason = "the model is for other tests")]
 mod machine;
 
 use machine::{Machine, faulty, settings};
-use quorate_api::etcdserverpb::{AlarmType, InternalRaftRequest, PutRequest};
+use quorate_api::etcdserverpb::alarm_request::AlarmAction;
+use quorate_api::etcdserverpb::{
+    AlarmRequest, AlarmType, CompactionRequest, InternalRaftRequest, PutRequest,
+};
 use quorate_node::boot::Boot;
 
 const PAGE_BYTES: u64 = 4096;
@@ -19,6 +23,25 @@ fn put(key: &str, len: usize) -> InternalRaftRequest {
             key: key.as_bytes().to_vec().into(),
             value: vec![b'v'; len].into(),
             ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn compaction(revision: i64, physical: bool) -> InternalRaftRequest {
+    InternalRaftRequest {
+        compaction: Some(CompactionRequest { revision, physical }),
+        ..Default::default()
+    }
+}
+
+/// Takes back the alarm that the member has raised.
+fn disarm(machine: &Machine) -> InternalRaftRequest {
+    InternalRaftRequest {
+        alarm: Some(AlarmRequest {
+            action: AlarmAction::Deactivate as i32,
+            member_id: machine.member.config().member_id,
+            alarm: AlarmType::Nospace as i32,
         }),
         ..Default::default()
     }
@@ -117,4 +140,81 @@ fn the_alarm_is_raised_once_for_all_that_came_together() {
     }
     assert!(has_alarm(&machine));
     assert_eq!(machine.member.status().committed, before + 21);
+}
+
+#[test]
+fn a_defragmentation_brings_the_size_below_the_quota_whoever_reads() {
+    for seed in 0..50 {
+        let mut machine = start(seed, with_quota());
+        ask(&mut machine, 1 << 20, put("first", 64)).expect("the file is empty");
+        let next = fill(&mut machine);
+        let full = machine.member.view().clone();
+        let before = full.sizes.total;
+        let revision = full.revision;
+        ask(&mut machine, next, compaction(revision, true)).expect("it is a new revision");
+        let compacted = machine.member.view().clone();
+
+        machine.member.defragment(next + 1);
+        for _ in 0..5 {
+            machine.tick().expect("the disk is sound");
+        }
+        // A reader has pages that are free otherwise: it is not done before they are.
+        assert!(!machine.replies.contains_key(&(next + 1)), "seed {seed}");
+        drop(full);
+        for _ in 0..5 {
+            machine.tick().expect("the disk is sound");
+        }
+        drop(compacted);
+        answer(&mut machine, next + 1).expect("nothing is in the way");
+
+        let after = machine.member.view().sizes.total;
+        assert_eq!(after as u64, machine.file_pages() * PAGE_BYTES);
+        assert!(
+            after as u64 <= 9 * PAGE_BYTES,
+            "seed {seed}: {after} of {before} bytes"
+        );
+        let request = disarm(&machine);
+        ask(&mut machine, next + 2, request).expect("the alarm can be taken back");
+        ask(&mut machine, next + 3, put("second", 64)).expect("there is room again");
+        assert!(!has_alarm(&machine));
+        machine.check_file();
+    }
+}
+
+#[test]
+fn a_defragmentation_commits_what_was_removed_before_it() {
+    let mut machine = start(2, without_commits());
+    for token in 0..20 {
+        ask(&mut machine, token, put("large", 9_000)).expect("there is no quota");
+    }
+    ask(&mut machine, 20, compaction(21, false)).expect("it is a new revision");
+    machine.settle().expect("the disk is sound");
+    assert!(
+        machine.file_pages() > 60 && !machine.member.is_committed(),
+        "the rows are in the file, and their removal is not"
+    );
+    machine.member.defragment(21);
+    answer(&mut machine, 21).expect("nothing is in the way");
+    assert!(machine.file_pages() < 12, "{} pages", machine.file_pages());
+    machine.check_file();
+}
+
+#[test]
+fn who_asks_during_a_defragmentation_gets_the_next_one() {
+    let mut machine = start(3, without_commits());
+    for token in 0..20 {
+        ask(&mut machine, token, put("large", 9_000)).expect("there is no quota");
+    }
+    ask(&mut machine, 20, compaction(20, true)).expect("it is a new revision");
+    machine.member.defragment(21);
+    machine.step().expect("the disk is sound");
+    // Removed while the first one runs, and in memory only.
+    ask(&mut machine, 22, compaction(21, false)).expect("it is a new revision");
+    machine.member.defragment(23);
+    machine.member.defragment(24);
+    answer(&mut machine, 21).expect("nothing is in the way");
+    assert!(!machine.replies.contains_key(&23) && !machine.replies.contains_key(&24));
+    answer(&mut machine, 23).expect("nothing is in the way");
+    answer(&mut machine, 24).expect("nothing is in the way");
+    assert!(machine.file_pages() < 12, "{} pages", machine.file_pages());
 }

@@ -85,6 +85,9 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
         Note::QuotaExceeded => {
             tracing::warn!("message exceeded backend quota; raising alarm");
         }
+        Note::VacuumWaits => tracing::warn!(
+            "the defragmentation waits for reads that began before it, or for space on the disk"
+        ),
         Note::DiskHasSpace => tracing::info!("the log has space again"),
         Note::Compacted {
             revision,

@@ -493,15 +493,14 @@ impl Store {
         };
     }
 
-    /// The file changed its pages and not its contents (vacuum): read it anew.
+    /// The file changed its pages and not its contents (vacuum): read it anew. Comes in order with
+    /// [`Store::committed`].
     pub fn file_moved(&mut self, committed: Committed) {
         self.sizes = Sizes {
             total: committed.size,
             in_use: committed.size_in_use,
         };
-        if !self.freezing {
-            self.mvcc.file = committed.file;
-        }
+        self.mvcc.file = committed.file;
     }
 }
 

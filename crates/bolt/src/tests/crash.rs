@@ -5,6 +5,7 @@ use super::basics::*;
 use super::model::*;
 use crate::db::Db;
 use crate::error::Error;
+use crate::vacuum::VacuumNext;
 use quorate_disk::Disk;
 use quorate_disk::faulty::{FaultyDisk, Stop};
 use std::path::Path;
@@ -54,7 +55,7 @@ impl Load {
             }
         }
         for _ in 0..30 {
-            if db.vacuum_step(32 << 10)?.done {
+            if db.vacuum_step(32 << 10)?.next == VacuumNext::Done {
                 break;
             }
         }

@@ -5,6 +5,7 @@ use super::model::*;
 use crate::db::{Db, Options};
 use crate::error::{Error, Problem};
 use crate::scrub::ScrubCursor;
+use crate::vacuum::VacuumNext;
 use quorate_disk::faulty::FaultyDisk;
 use quorate_disk::{Disk, Mode};
 use std::collections::BTreeSet;
@@ -213,7 +214,7 @@ fn write_everywhere(db: &Db, random: &mut Random) {
     assert_no_argument_error(tx.commit().err());
     for _ in 0..50 {
         match db.vacuum_step(100_000) {
-            Ok(step) if step.done => break,
+            Ok(step) if step.next == VacuumNext::Done => break,
             Ok(_) => {}
             Err(error) => return assert_no_argument_error(Some(error)),
         }

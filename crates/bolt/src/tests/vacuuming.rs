@@ -1,24 +1,51 @@
 use super::basics::*;
 use super::model::*;
 use crate::db::Db;
+use crate::read::ReadTx;
+use crate::vacuum::VacuumNext;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
 use quorate_disk::faulty::FaultyDisk;
 use quorate_disk::{Disk, Mode};
 
-/// Steps until it is done; gives the bytes moved and cut.
-fn vacuum(db: &Db, budget_bytes: usize) -> (u64, u64) {
+/// Steps until it is done or waits for readers; gives the bytes moved and cut.
+fn vacuum_until(db: &Db, budget_bytes: usize, end: VacuumNext) -> (u64, u64) {
     let (mut moved, mut cut) = (0, 0);
     for _ in 0..100_000 {
         let step = db.vacuum_step(budget_bytes).unwrap();
         moved += step.moved_bytes;
         cut += step.cut_bytes;
-        if step.done {
+        if step.next != VacuumNext::Step {
+            assert_eq!(step.next, end);
             return (moved, cut);
         }
     }
     panic!("the vacuum does not end");
+}
+
+/// Steps until it is done.
+fn vacuum(db: &Db, budget_bytes: usize) -> (u64, u64) {
+    vacuum_until(db, budget_bytes, VacuumNext::Done)
+}
+
+/// The size of a new file with the same contents.
+fn fresh_size(db: &Db) -> u64 {
+    let fresh = open(&disk(), db.page_size());
+    let read = db.begin_read();
+    for name in read.buckets().unwrap() {
+        let mut tx = fresh.begin_write().unwrap();
+        let mut copy = tx.create_bucket_if_missing(&name).unwrap();
+        copy.set_append_only(true);
+        let bucket = read.bucket(&name).unwrap().unwrap();
+        let mut cursor = bucket.range(std::ops::Bound::Unbounded).unwrap();
+        while let Some((key, value)) = cursor.next().unwrap() {
+            copy.put(key, value).unwrap();
+        }
+        tx.commit().unwrap();
+    }
+    fresh.size()
 }
 
 fn file_len(disk: &Arc<FaultyDisk>) -> u64 {
@@ -154,7 +181,7 @@ fn an_open_reader_keeps_its_state_and_forbids_the_cut() {
     let read = db.begin_read();
     let len = file_len(&disk);
     delete(&db, 0..59_000);
-    let (_, cut) = vacuum(&db, 1 << 20);
+    let (_, cut) = vacuum_until(&db, 1 << 20, VacuumNext::Wait);
     assert_eq!(cut, 0);
     assert_eq!(file_len(&disk), len);
     let bucket = read.bucket(b"key").unwrap().unwrap();
@@ -177,6 +204,76 @@ fn an_open_reader_keeps_its_state_and_forbids_the_cut() {
     assert!(file_len(&disk) <= crate::commit::grown_len(db.size()));
     assert_keys(&db, 59_000..60_000, 300);
     assert_sound(&db);
+}
+
+/// A small database whose keys are random and mostly deleted, with a reader of the state before.
+fn half_empty(seed: u64) -> (Db, ReadTx) {
+    let mut random = Random::new(seed);
+    let db = open(&disk(), 4096);
+    let keys = 1 + random.below(200);
+    fill(&db, 0..keys, random.below(400) as usize);
+    for key in keys..keys + random.below(8) {
+        fill(&db, key..key + 1, random.below(10_000) as usize);
+    }
+    let read = db.begin_read();
+    let kept = random.below(keys);
+    let doomed: Vec<u64> = (0..keys)
+        .filter(|key| *key != kept && random.below(8) > 0)
+        .collect();
+    delete(&db, doomed.into_iter());
+    (db, read)
+}
+
+#[test]
+fn the_size_falls_whenever_readers_let_go() {
+    for seed in 0..300 {
+        let (db, read) = half_empty(seed);
+        let before = contents(&db.begin_read());
+        // Each state has its reader, and all of them stay for as long as there is anything to do.
+        let mut readers = vec![read];
+        for step in 0.. {
+            assert!(step < 10_000, "seed {seed}: the vacuum does not end");
+            match db.vacuum_step(20_000).unwrap().next {
+                VacuumNext::Step => readers.push(db.begin_read()),
+                VacuumNext::Wait => {
+                    assert!(!readers.is_empty(), "seed {seed}: it waits for nobody");
+                    let txid = db.txid();
+                    assert_eq!(db.vacuum_step(20_000).unwrap().next, VacuumNext::Wait);
+                    assert_eq!(db.txid(), txid, "seed {seed}: it works in vain");
+                    readers.clear();
+                }
+                VacuumNext::Done => break,
+            }
+        }
+        readers.clear();
+        // A few pages are lost where a value of several pages finds no hole.
+        let (size, fresh) = (db.size() / 4096, fresh_size(&db) / 4096);
+        assert!(size <= fresh + 3, "seed {seed}: {size} pages, not {fresh}");
+        assert_eq!(contents(&db.begin_read()), before);
+        assert_sound(&db);
+    }
+}
+
+#[test]
+fn it_ends_while_readers_and_writers_come_and_go() {
+    let db = open(&disk(), 4096);
+    fill(&db, 0..5_000, 100);
+    delete(&db, 100..5_000);
+    // There is never a moment without readers of several states.
+    let mut readers = VecDeque::new();
+    for step in 0..2_000 {
+        readers.push_back(db.begin_read());
+        fill(&db, 5_000 + step..5_001 + step, 10);
+        if readers.len() > 5 {
+            readers.pop_front();
+        }
+        if db.vacuum_step(20_000).unwrap().next == VacuumNext::Done {
+            let pages = db.size() / 4096;
+            assert!(pages < 40, "{pages} pages after {step} steps");
+            return;
+        }
+    }
+    panic!("the vacuum does not end");
 }
 
 #[test]

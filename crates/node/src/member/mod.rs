@@ -15,6 +15,7 @@
 //!   proposals under way, a proposal is refused before it reaches the log.
 
 mod apply;
+mod defragment;
 mod leases;
 mod proposals;
 mod reads;
@@ -187,6 +188,8 @@ pub enum Note {
     DiskHasSpace,
     /// A request found the file larger than the quota: the space alarm is raised.
     QuotaExceeded,
+    /// A defragmentation waits for readers of older states, or for space on the disk.
+    VacuumWaits,
     /// A compaction finished.
     Compacted {
         /// Its revision.
@@ -206,6 +209,9 @@ pub struct Effects<T> {
     pub log: Vec<LogJob>,
     /// For the commit stage.
     pub commit: Option<Frozen>,
+    /// Whether the commit stage is to make a step of the vacuum, after the commit and once the view
+    /// is published.
+    pub vacuum: bool,
     /// To be published before the replies go out.
     pub view: Option<Arc<View>>,
     /// Who is told what.
@@ -227,6 +233,7 @@ impl<T> Default for Effects<T> {
         Effects {
             log: Vec::new(),
             commit: None,
+            vacuum: false,
             view: None,
             replies: Vec::new(),
             messages: Vec::new(),
@@ -273,6 +280,7 @@ pub struct Member<T> {
     commit_due_ms: Option<u64>,
     commit_waiters: Vec<(u64, T)>,
     force_commit: bool,
+    defragmentation: defragment::Defragmentation<T>,
     space_alarm: Option<space::SpaceAlarm<T>>,
     /// Physical compactions: by revision.
     compaction_waiters: Vec<(i64, T, Answer)>,
@@ -335,6 +343,7 @@ impl<T> Member<T> {
             commit_due_ms: None,
             commit_waiters: Vec::new(),
             force_commit: false,
+            defragmentation: Default::default(),
             space_alarm: None,
             compaction_waiters: Vec::new(),
             compaction_running: false,
@@ -487,6 +496,7 @@ impl<T> Member<T> {
         self.publish()?;
         self.answer_reads();
         self.plan_commit();
+        self.plan_vacuum();
         self.plan_compaction();
         self.plan_watch_steps();
         Ok(std::mem::take(&mut self.effects))
@@ -547,6 +557,8 @@ impl<T> Member<T> {
     pub fn next_due_ms(&self) -> Option<u64> {
         let compaction = (self.planner.is_some() && !self.compaction_running)
             .then_some(self.compaction_resume_ms);
-        [self.commit_due_ms, compaction].into_iter().flatten().min()
+        let vacuum = self.defragmentation.due_ms();
+        let all = [self.commit_due_ms, compaction, vacuum];
+        all.into_iter().flatten().min()
     }
 }

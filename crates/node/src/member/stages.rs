@@ -106,12 +106,6 @@ impl<T> Member<T> {
         }
     }
 
-    /// The commit stage moved pages of the file without changing its contents.
-    pub fn file_moved(&mut self, file: Committed) {
-        self.store.file_moved(file);
-        self.view_changed();
-    }
-
     /// What a step of catching up found.
     pub fn watch_found(&mut self, found: Found) -> Result<(), Error> {
         self.watch_steps -= 1;
@@ -183,7 +177,8 @@ impl<T> Member<T> {
             .get_or_insert(self.now_ms + self.config.commit_interval_ms);
         let many = pending.writes >= self.config.commit_writes
             || pending.bytes >= self.config.commit_bytes_cap / 2;
-        if !(self.force_commit || many || due <= self.now_ms) {
+        let forced = self.force_commit || self.defragmentation.wants_commit();
+        if !(forced || many || due <= self.now_ms) {
             return;
         }
         if let Some(frozen) = self.store.freeze() {

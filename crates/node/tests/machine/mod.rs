@@ -10,7 +10,7 @@ use quorate_node::boot::{Boot, Directories, boot};
 use quorate_node::store::index::KeyRange;
 use quorate_node::store::lease;
 use quorate_node::store::watch::{self, catch_up};
-use quorate_node::{CommitStage, Config, Error, LogStage, Member, Proposal, Reply};
+use quorate_node::{CommitStage, Config, Error, LogStage, Member, Proposal, Reply, VacuumNext};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -182,7 +182,12 @@ impl Machine {
             }
         } else if self.vacuums && self.random.below(8) == 0 {
             let step = self.commit.vacuum()?;
-            self.member.file_moved(step.file);
+            self.member.vacuumed(step);
+        }
+        if effects.vacuum {
+            let step = self.commit.vacuum()?;
+            busy |= step.next != VacuumNext::Wait;
+            self.member.vacuumed(step);
         }
         if commit_first {
             busy |= self.do_log()?;

@@ -16,7 +16,9 @@ use quorate_node::store::commit::Committed;
 use quorate_node::store::compaction::{Batch, Planner};
 use quorate_node::store::watch::Counts;
 use quorate_node::store::watch::catch_up::Found;
-use quorate_node::{CommitStage, Effects, Error, LogDone, LogJob, Member, Note, Proposal, Reply};
+use quorate_node::{
+    CommitStage, Effects, Error, LogDone, LogJob, Member, Note, Proposal, Vacuumed,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -44,13 +46,8 @@ pub enum Input {
     LogDone(Vec<LogDone>),
     /// From the database's thread.
     CommitDone(Committed),
-    /// A step of the vacuum.
-    Vacuumed {
-        /// The file afterwards.
-        file: Committed,
-        /// Whether there is nothing more to do.
-        finished: bool,
-    },
+    /// From the database's thread.
+    Vacuumed(Vacuumed),
     /// From a worker.
     WatchFound(Found),
     /// From a worker.
@@ -85,7 +82,6 @@ struct MemberLoop {
     next_tick: Instant,
     failed: Sender<Error>,
     ready: Sender<()>,
-    vacuum_waiters: Vec<Waiter>,
     stopping: Option<Sender<()>>,
     data_dir: String,
     entries: Entries,
@@ -162,7 +158,6 @@ pub fn start(
         next_tick: Instant::now() + tick,
         failed: failed_sender,
         ready: ready_sender,
-        vacuum_waiters: Vec::new(),
         stopping: None,
         data_dir,
         entries: Entries::new(slow_apply),
@@ -236,26 +231,14 @@ impl MemberLoop {
             Input::Read(waiter) => self.member.read_index(waiter),
             Input::Commit(waiter) => self.member.commit_now(waiter),
             Input::Ask(question) => question(&mut self.member, batch),
-            Input::Defragment(waiter) => {
-                self.vacuum_waiters.push(waiter);
-                if self.vacuum_waiters.len() == 1 {
-                    self.send_commit(CommitJob::Vacuum);
-                }
-            }
+            Input::Defragment(waiter) => self.member.defragment(waiter),
             Input::LogDone(done) => {
                 for done in done {
                     self.member.log_done(done)?;
                 }
             }
             Input::CommitDone(committed) => self.member.commit_done(committed),
-            Input::Vacuumed { file, finished } => {
-                self.member.file_moved(file);
-                if finished {
-                    for waiter in std::mem::take(&mut self.vacuum_waiters) {
-                        self.shared.reply(waiter, Reply::Ready, batch);
-                    }
-                }
-            }
+            Input::Vacuumed(step) => self.member.vacuumed(step),
             Input::WatchFound(found) => self.member.watch_found(found)?,
             Input::CompactionPlanned(planned) => {
                 let (planner, plan) = *planned;
@@ -280,6 +263,7 @@ impl MemberLoop {
         let Effects {
             log,
             commit,
+            vacuum,
             view,
             replies,
             messages: _,
@@ -296,6 +280,7 @@ impl MemberLoop {
             &before,
             self.member.view(),
         );
+        drop(before);
         if !log.is_empty()
             && let Some(sender) = &self.log
         {
@@ -315,6 +300,9 @@ impl MemberLoop {
         }
         if let Some(frozen) = commit {
             self.send_commit(CommitJob::Commit(frozen));
+        }
+        if vacuum {
+            self.send_commit(CommitJob::Vacuum);
         }
         let bounds = self.member.hub().bounds();
         let steps = watch_steps

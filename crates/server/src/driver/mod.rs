@@ -215,7 +215,7 @@ impl Handle {
             })
     }
 
-    /// Runs the vacuum until it finds nothing to do.
+    /// Runs the vacuum until it finds nothing to do; waits for readers that are in its way.
     pub fn defragment(&self, then: Then) {
         let began = Instant::now();
         METRICS.defragmentations.fetch_add(1, Ordering::Relaxed);

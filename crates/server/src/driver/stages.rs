@@ -8,7 +8,7 @@ use quorate_node::store::commit::Frozen;
 use quorate_node::store::watch::catch_up::{self, Bounds, Step};
 use quorate_node::{CommitStage, CompactionStep, LogJob, LogStage};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 /// Pause before a write that found no space is tried again.
@@ -61,12 +61,9 @@ pub fn run_log(mut stage: LogStage, jobs: &Receiver<Vec<LogJob>>, loop_: &SyncSe
 pub enum CommitJob {
     /// What was applied.
     Commit(Frozen),
-    /// Run the vacuum until it has nothing to do.
+    /// A step of the vacuum.
     Vacuum,
 }
-
-/// Pause before another round of the vacuum: readers of older views let go meanwhile.
-const ROUND_PAUSE: Duration = Duration::from_millis(5);
 
 /// Pause between two steps of the scrub, which goes on while there is nothing else to do.
 const SCRUB_PAUSE: Duration = Duration::from_secs(1);
@@ -87,51 +84,16 @@ fn scrub(stage: &mut CommitStage) -> Result<(), quorate_node::Error> {
     Ok(())
 }
 
-/// A vacuum under way. Rounds follow each other as long as they make the file smaller.
-struct Vacuum {
-    /// Size of the file in bytes when the round began.
-    size: i64,
-    /// Whether the round is about to begin.
-    fresh: bool,
-}
-
 /// Commits, and vacuums between commits.
 pub fn run_commit(mut stage: CommitStage, jobs: &Receiver<CommitJob>, loop_: &SyncSender<Input>) {
-    let mut vacuum: Option<Vacuum> = None;
     loop {
-        let job = match &vacuum {
-            None => match jobs.recv_timeout(SCRUB_PAUSE) {
-                Ok(job) => Some(job),
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = scrub(&mut stage) {
-                        let _gone = loop_.send(Input::Fatal(error));
-                        return;
-                    }
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            },
-            Some(Vacuum { fresh: false, .. }) => match jobs.try_recv() {
-                Ok(job) => Some(job),
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => return,
-            },
-            Some(Vacuum { fresh: true, .. }) => match jobs.recv_timeout(ROUND_PAUSE) {
-                Ok(job) => Some(job),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
-            },
-        };
-        let outcome = match job {
-            Some(CommitJob::Vacuum) => {
-                vacuum = Some(Vacuum {
-                    size: stage.db().size() as i64,
-                    fresh: false,
-                });
-                Ok(())
-            }
-            Some(CommitJob::Commit(frozen)) => run_one_commit(&mut stage, &frozen, loop_),
-            None => run_vacuum_step(&mut stage, &mut vacuum, loop_),
+        let outcome = match jobs.recv_timeout(SCRUB_PAUSE) {
+            Ok(CommitJob::Commit(frozen)) => run_one_commit(&mut stage, &frozen, loop_),
+            Ok(CommitJob::Vacuum) => stage.vacuum().map(|step| {
+                let _gone = loop_.send(Input::Vacuumed(step));
+            }),
+            Err(RecvTimeoutError::Timeout) => scrub(&mut stage),
+            Err(RecvTimeoutError::Disconnected) => return,
         };
         if let Err(error) = outcome {
             let _gone = loop_.send(Input::Fatal(error));
@@ -164,27 +126,6 @@ fn run_one_commit(
         }
         std::thread::sleep(FULL_RETRY);
     }
-}
-
-fn run_vacuum_step(
-    stage: &mut CommitStage,
-    vacuum: &mut Option<Vacuum>,
-    loop_: &SyncSender<Input>,
-) -> Result<(), quorate_node::Error> {
-    let step = stage.vacuum()?;
-    if let Some(round) = vacuum {
-        round.fresh = step.done;
-        if step.done && step.file.size < round.size {
-            round.size = step.file.size;
-        } else if step.done {
-            *vacuum = None;
-        }
-    }
-    let _gone = loop_.send(Input::Vacuumed {
-        file: step.file,
-        finished: vacuum.is_none(),
-    });
-    Ok(())
 }
 
 /// Something for a worker.
