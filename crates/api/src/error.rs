@@ -102,6 +102,7 @@ errors! {
     Timeout, Unavailable, "etcdserver: request timed out";
     TimeoutDueToLeaderFail, Unavailable, "etcdserver: request timed out, possibly due to previous leader failure";
     TimeoutDueToConnectionLost, Unavailable, "etcdserver: request timed out, possibly due to connection lost";
+    TimeoutLeaderTransfer, Unknown, "etcdserver: request timed out, leader transfer took too long";
     TimeoutWaitAppliedIndex, Unavailable, "etcdserver: request timed out, waiting for the applied index took too long";
     Unhealthy, Unavailable, "etcdserver: unhealthy cluster";
     Corrupt, DataLoss, "etcdserver: corrupt cluster";

@@ -6,6 +6,9 @@
 //! database's place; the configuration from the bucket `members`; the commit index is the larger of
 //! the log's and the database's (a hard state that only moves the commit index is not synced); and
 //! entries above the consistent index are applied anew.
+//!
+//! A new member of a cluster that is there ([`Join`]) begins with an empty log and no configuration:
+//! the leader's entries or snapshot bring both.
 
 use crate::Error;
 use crate::conf_change::{conf_state_of, decode};
@@ -17,13 +20,16 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 use quorate_bolt::Db;
 use quorate_disk::Disk;
 use quorate_raft::{
-    ConfChange, ConfChangeKind, Config as RaftConfig, MemoryStorage, Raft, Snapshot,
-    SnapshotMetadata,
+    ConfChange, ConfChangeKind, Config as RaftConfig, Entry, EntryKind, MemoryStorage, Raft,
+    Snapshot, SnapshotMetadata,
 };
-use quorate_store::membership::{Member as ClusterMember, go_json};
+use quorate_store::membership::{ChangeContext, Member as ClusterMember, go_json};
 use quorate_store::watch::{self, Hub};
 use quorate_store::{Store, open};
-use quorate_wal::{Options as WalOptions, Wal, WalError, raftpb, snap, snapshot_records, walpb};
+use quorate_wal::{
+    Options as WalOptions, Recovered, Wal, WalError, raftpb, snap, snapshot_records, walpb,
+};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,6 +81,12 @@ pub struct Boot {
     pub initial_cluster: Vec<(String, Vec<String>)>,
     /// The new cluster's token.
     pub token: String,
+    /// How this member is known to a cluster that is there, for its first start; instead of a new
+    /// cluster.
+    pub join: Option<Join>,
+    /// Whether a cluster of this member alone is made of what the directory holds: entries that are
+    /// not known to be committed are dropped, and all other members removed.
+    pub force_new_cluster: bool,
     /// Store settings.
     pub store: quorate_store::Config,
     /// Watch settings.
@@ -89,6 +101,15 @@ pub struct Boot {
     pub start_ms: u64,
     /// Randomness for election timeouts.
     pub seed: u64,
+}
+
+/// What a new member was told by the members that are there.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// The id that it was added under.
+    pub member_id: u64,
+    /// The cluster's.
+    pub cluster_id: u64,
 }
 
 /// A started member and its stages.
@@ -151,7 +172,8 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
             drop((store, db));
             (store, db) = adopt_received(&disk, &boot, &at)?;
         }
-        let (wal, recovered) = Wal::open(&disk, &wal_dir, &at, wal_options)?;
+        let (mut wal, mut recovered) = Wal::open(&disk, &wal_dir, &at, wal_options)?;
+        drop_stale_tail(&mut recovered.entries, &at);
         let (member, cluster) =
             decode_metadata(&recovered.metadata).ok_or_else(|| Error::Inconsistent {
                 path: wal_dir.clone(),
@@ -160,8 +182,12 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
         config.member_id = member;
         config.cluster_id = cluster;
         found.entries = recovered.entries.len();
-        found.repaired = recovered.repaired;
+        found.repaired = recovered.repaired.take();
         let consistent = store.applied().index;
+        if boot.force_new_cluster {
+            let commit = recovered.hard_state.commit.max(consistent);
+            force_new_cluster(&mut wal, &mut recovered, &store, &config, commit)?;
+        }
         let last = recovered
             .entries
             .last()
@@ -199,8 +225,15 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
         }
         storage.set_hard_state(hard_state);
         storage.append(&recovered.entries);
-        // A crash right after the log was made leaves one without its first entries.
-        let unborn = last == 0 && hard_state.is_empty();
+        // A crash right after the log was made leaves one without its first entries. A member that
+        // joined gets its first ones from the leader.
+        let first = initial_members(&boot).ok();
+        let unborn = last == 0
+            && hard_state.is_empty()
+            && first
+                .iter()
+                .flatten()
+                .any(|member| member.id == config.member_id);
         let raft = Raft::new(raft_config(&boot, &config, consistent), storage);
         let mut raft = raft.map_err(Error::Raft)?;
         if unborn {
@@ -208,6 +241,14 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
                 .map_err(Error::Raft)?;
         }
         (wal, raft, at.index)
+    } else if let Some(join) = &boot.join {
+        config.member_id = join.member_id;
+        config.cluster_id = join.cluster_id;
+        let metadata = encode_metadata(config.member_id, config.cluster_id);
+        let wal = Wal::create(&disk, &wal_dir, &metadata, wal_options)?;
+        let raft =
+            Raft::new(raft_config(&boot, &config, 0), MemoryStorage::new()).map_err(Error::Raft)?;
+        (wal, raft, 0)
     } else {
         let members = initial_members(&boot)?;
         let own = members
@@ -227,7 +268,14 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
     found.revision = store.revision();
     let hub = Hub::new(boot.watch, store.revision());
     let own_ids = RequestIds::new(config.member_id, boot.start_ms << 1);
-    let log = LogStage::new(wal, disk, snap_dir, boot.max_wals, boot.max_snapshots);
+    let log = LogStage::new(
+        wal,
+        disk,
+        snap_dir,
+        directories.database(),
+        boot.max_wals,
+        boot.max_snapshots,
+    );
     let mut member = Member::new(config, raft, store, hub, snapshot_index, own_ids);
     member.campaign_if_alone();
     Ok(Booted {
@@ -255,7 +303,8 @@ fn first_peers(members: &[ClusterMember]) -> Vec<(u64, Bytes)> {
     peers
 }
 
-fn initial_members(boot: &Boot) -> Result<Vec<ClusterMember>, Error> {
+/// The members that a new cluster begins with, this one among them.
+pub fn initial_members(boot: &Boot) -> Result<Vec<ClusterMember>, Error> {
     let members: Vec<ClusterMember> = boot
         .initial_cluster
         .iter()
@@ -288,6 +337,92 @@ fn raft_config(boot: &Boot, config: &Config, applied: u64) -> RaftConfig {
         pre_vote: boot.pre_vote,
         ..RaftConfig::new(config.member_id, decode)
     }
+}
+
+/// Drops what was in the log when a snapshot replaced it: entries behind the snapshot's index that
+/// belong to another history, unless others were written over them.
+///
+/// What follows the snapshot is of its term or a later one; an entry of its own term was made by the
+/// leader whose log the snapshot is of, and so is rightly there.
+fn drop_stale_tail(entries: &mut Vec<Entry>, at: &walpb::Snapshot) {
+    if entries.first().is_some_and(|entry| entry.term < at.term) {
+        entries.clear();
+    }
+}
+
+/// Makes a cluster of this member alone, by entries that remove the others (and add this one, where
+/// it is not known). They are durable before anything is applied.
+fn force_new_cluster(
+    wal: &mut Wal,
+    recovered: &mut Recovered,
+    store: &Store,
+    config: &Config,
+    commit: u64,
+) -> Result<(), Error> {
+    recovered.entries.retain(|entry| entry.index <= commit);
+    // Who is a member once everything committed is applied.
+    let mut ids: BTreeSet<u64> = store.members().iter().map(|member| member.id).collect();
+    for entry in &recovered.entries {
+        if entry.index <= store.applied().index || entry.kind != EntryKind::ConfChange {
+            continue;
+        }
+        let Ok(change) = raftpb::decode_conf_change(&entry.data) else {
+            continue; // apply says what is wrong with it
+        };
+        match change.kind {
+            ConfChangeKind::AddNode | ConfChangeKind::AddLearnerNode => {
+                ids.insert(change.node_id);
+            }
+            ConfChangeKind::RemoveNode => {
+                ids.remove(&change.node_id);
+            }
+            ConfChangeKind::UpdateNode => {}
+        }
+    }
+    // This member comes first: at no time may there be no voter.
+    let mut changes = Vec::new();
+    let learns = store
+        .members()
+        .get(config.member_id)
+        .filter(|m| m.is_learner);
+    if !ids.contains(&config.member_id) || learns.is_some() {
+        let context = ChangeContext {
+            member: ClusterMember {
+                id: config.member_id,
+                peer_urls: vec!["http://localhost:2380".to_owned()],
+                ..Default::default()
+            },
+            is_promote: learns.is_some(),
+        };
+        changes.push(ConfChange {
+            kind: ConfChangeKind::AddNode,
+            node_id: config.member_id,
+            context: go_json(&context).into(),
+            ..Default::default()
+        });
+    }
+    let others = ids.iter().filter(|id| **id != config.member_id);
+    changes.extend(others.map(|id| ConfChange {
+        kind: ConfChangeKind::RemoveNode,
+        node_id: *id,
+        ..Default::default()
+    }));
+    let term = recovered.hard_state.term;
+    for (change, index) in changes.iter().zip(commit + 1..) {
+        let mut data = Vec::new();
+        raftpb::put_conf_change(&mut data, change);
+        recovered.entries.push(Entry {
+            term,
+            index,
+            kind: EntryKind::ConfChange,
+            data: data.into(),
+        });
+    }
+    recovered.hard_state.commit = commit + changes.len() as u64;
+    let from = recovered.entries.len() - changes.len();
+    wal.append(Some(&recovered.hard_state), &recovered.entries[from..])?;
+    wal.sync()?;
+    Ok(())
 }
 
 /// The committed snapshot record with the highest index.

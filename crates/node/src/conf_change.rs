@@ -32,7 +32,11 @@ pub enum Verdict {
 }
 
 /// Judges a change. `Err`: the entry says something that cannot be read.
-pub fn judge(members: &Membership, change: &ConfChange) -> Result<Verdict, String> {
+pub fn judge(
+    members: &Membership,
+    change: &ConfChange,
+    max_learners: usize,
+) -> Result<Verdict, String> {
     let context = || {
         serde_json::from_slice::<ChangeContext>(&change.context)
             .map_err(|e| format!("the context of a configuration change: {e}"))
@@ -50,7 +54,8 @@ pub fn judge(members: &Membership, change: &ConfChange) -> Result<Verdict, Strin
                     change.node_id, context.member.id
                 ));
             }
-            let verdict = members.check_add(&context);
+            let learns = change.kind == ConfChangeKind::AddLearnerNode;
+            let verdict = members.check_add(&context, learns.then_some(max_learners));
             let member = match members.get(change.node_id) {
                 Some(member) if context.is_promote => Member {
                     is_learner: false,
@@ -67,10 +72,13 @@ pub fn judge(members: &Membership, change: &ConfChange) -> Result<Verdict, Strin
         ConfChangeKind::UpdateNode => {
             let context = context()?;
             match members.get(change.node_id) {
-                Some(member) => Verdict::Put(Member {
-                    peer_urls: context.member.peer_urls,
-                    ..member.clone()
-                }),
+                Some(member) => {
+                    let member = Member {
+                        peer_urls: context.member.peer_urls,
+                        ..member.clone()
+                    };
+                    checked(members.check_urls(&member), Verdict::Put(member))
+                }
                 None => Verdict::Refused(api::Error::MemberNotFound),
             }
         }

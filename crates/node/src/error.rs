@@ -42,6 +42,10 @@ pub enum Error {
         /// How.
         what: String,
     },
+    /// The cluster's leader and this member's log contradict each other: the log lost its tail or is
+    /// damaged (a data directory from an old backup, say).
+    #[error("{0}")]
+    Log(quorate_raft::StepError),
     /// The flags describe no cluster that this member can begin.
     #[error("{0}")]
     Configuration(String),

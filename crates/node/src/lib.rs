@@ -12,16 +12,22 @@ pub mod ids;
 mod legacy_tree;
 mod log_stage;
 mod member;
+mod received;
 
+pub use quorate_api as api;
+pub use quorate_bolt as bolt;
 pub use quorate_bolt::VacuumNext;
 pub use quorate_disk as disk;
+pub use quorate_raft as raft;
 pub use quorate_raft::Level;
 pub use quorate_store as store;
+pub use quorate_wal as wal;
 
 pub use commit_stage::{CommitStage, Vacuumed};
 pub use error::Error;
 pub use log_stage::{Appended, LogDone, LogJob, LogStage};
 pub use member::{
-    CLUSTER_VERSION, CompactionStep, Config, ETCD_VERSION, Effects, Member, Note, Proposal, Reply,
-    RevocationWaiter, Status,
+    CLUSTER_VERSION, CompactionStep, Config, ETCD_VERSION, Effects, Member, MemberChange, Note,
+    PeerChange, Proposal, Reply, RevocationWaiter, SnapshotToSend, Status,
 };
+pub use received::Received;

@@ -3,6 +3,11 @@
 //! Jobs are done in order. All that wait are written together and share one sync. A failed sync
 //! ends the member. Where there is no space, nothing is acknowledged: the jobs stay, the member is
 //! told, and the next step tries again.
+//!
+//! A received snapshot is stored in this order, each step durable before the next: its database (by
+//! who received it), the `.snap` file, the log's record, the entries behind it; then the database
+//! takes its place. A crash in between leaves the old state, or one from which
+//! [`boot`](crate::boot) goes on.
 
 use crate::Error;
 use quorate_disk::Disk;
@@ -59,6 +64,7 @@ pub struct LogStage {
     wal: Wal,
     disk: Arc<dyn Disk>,
     snap_dir: PathBuf,
+    database: PathBuf,
     max_wals: usize,
     max_snapshots: usize,
     waiting: VecDeque<LogJob>,
@@ -71,6 +77,7 @@ impl LogStage {
         wal: Wal,
         disk: Arc<dyn Disk>,
         snap_dir: PathBuf,
+        database: PathBuf,
         max_wals: usize,
         max_snapshots: usize,
     ) -> LogStage {
@@ -79,6 +86,7 @@ impl LogStage {
             wal,
             disk,
             snap_dir,
+            database,
             max_wals,
             max_snapshots,
             waiting,
@@ -106,6 +114,11 @@ impl LogStage {
         let mut done = Vec::new();
         while let Some(job) = self.waiting.front() {
             match job {
+                LogJob::Append(job) if job.snapshot.is_some() => {
+                    if !self.replace_by_snapshot(&mut done)? {
+                        break;
+                    }
+                }
                 LogJob::Append(_) => {
                     if !self.append_waiting(&mut done)? {
                         break;
@@ -154,10 +167,9 @@ impl LogStage {
         let (mut written, mut must_sync, mut full) = (0, false, None);
         for job in &self.waiting {
             let LogJob::Append(job) = job else { break };
-            assert!(
-                job.snapshot.is_none(),
-                "a received snapshot does not come this way"
-            );
+            if job.snapshot.is_some() {
+                break;
+            }
             match self.wal.append(job.hard_state.as_ref(), &job.entries) {
                 Ok(sync) => must_sync |= sync && job.must_sync,
                 Err(error @ WalError::StorageFull { .. }) => {
@@ -181,6 +193,47 @@ impl LogStage {
         let space = full.is_none();
         done.extend(full.map(LogDone::Full));
         Ok(space)
+    }
+
+    /// Stores a received snapshot and what follows it. Whether there was space.
+    fn replace_by_snapshot(&mut self, done: &mut Vec<LogDone>) -> Result<bool, Error> {
+        let Some(LogJob::Append(job)) = self.waiting.front() else {
+            unreachable!("it is the job at the head");
+        };
+        let snapshot = job.snapshot.as_ref().expect("the caller looked");
+        let index = snapshot.metadata.index;
+        let received = snap::database_path(&self.snap_dir, index);
+        let record = walpb::Snapshot {
+            index,
+            term: snapshot.metadata.term,
+            conf_state: Some(snapshot.metadata.conf_state.clone()),
+        };
+        let stored = snap::save(&*self.disk, &self.snap_dir, snapshot)
+            .and_then(|()| self.wal.save_snapshot_record(&record))
+            .and_then(|_| self.wal.append(job.hard_state.as_ref(), &job.entries));
+        match stored {
+            Ok(_) => {}
+            Err(error @ WalError::StorageFull { .. }) => {
+                done.push(LogDone::Full(error.to_string()));
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.wal.sync()?;
+        self.syncs += 1;
+        self.disk
+            .rename(&received, &self.database)
+            .map_err(Error::io("rename to", &self.database))?;
+        self.disk
+            .sync_dir(&self.snap_dir)
+            .map_err(Error::io("sync directory", &self.snap_dir))?;
+        self.wal.release_to(index);
+        snap::release_databases(&*self.disk, &self.snap_dir, index)?;
+        let Some(LogJob::Append(job)) = self.waiting.pop_front() else {
+            unreachable!("it was at the head");
+        };
+        done.push(LogDone::Append(Box::new(Appended { job })));
+        Ok(true)
     }
 
     fn save_snapshot(&mut self) -> Result<(), Error> {

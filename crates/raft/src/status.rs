@@ -77,6 +77,12 @@ impl<S: Storage> Raft<S> {
         self.log.term(index)
     }
 
+    /// The index of a snapshot that is about to replace the log here, until it is stored.
+    pub fn pending_snapshot(&self) -> Option<u64> {
+        let snapshot = self.log.unstable.snapshot.as_ref();
+        snapshot.map(|snapshot| snapshot.metadata.index)
+    }
+
     /// The end of the log, durable or not.
     pub fn last_index(&self) -> u64 {
         self.log.last_index()

@@ -137,8 +137,32 @@ impl Membership {
         self.members.is_empty()
     }
 
-    /// Whether a change that adds (or promotes) this member may be applied.
-    pub fn check_add(&self, change: &ChangeContext) -> Result<(), api::Error> {
+    /// All members that vote, by id.
+    pub fn voters(&self) -> impl Iterator<Item = &Member> {
+        self.iter().filter(|member| !member.is_learner)
+    }
+
+    /// Whether no other member is reached where this one is.
+    pub fn check_urls(&self, member: &Member) -> Result<(), api::Error> {
+        let mut others = self.iter().filter(|other| other.id != member.id);
+        if others.any(|other| {
+            other
+                .peer_urls
+                .iter()
+                .any(|url| member.peer_urls.contains(url))
+        }) {
+            return Err(api::Error::PeerURLExist);
+        }
+        Ok(())
+    }
+
+    /// Whether a change that adds (or promotes) this member may be applied. `max_learners`: how many
+    /// learners there may be, where it is added as one.
+    pub fn check_add(
+        &self,
+        change: &ChangeContext,
+        max_learners: Option<usize>,
+    ) -> Result<(), api::Error> {
         let id = change.member.id;
         if self.is_removed(id) {
             return Err(api::Error::MemberNotFound);
@@ -153,11 +177,9 @@ impl Membership {
         if self.get(id).is_some() {
             return Err(api::Error::MemberExist);
         }
-        let taken = |url: &String| self.iter().any(|member| member.peer_urls.contains(url));
-        if change.member.peer_urls.iter().any(taken) {
-            return Err(api::Error::PeerURLExist);
-        }
-        if change.member.is_learner && self.iter().any(|member| member.is_learner) {
+        self.check_urls(&change.member)?;
+        let learners = self.iter().filter(|member| member.is_learner).count();
+        if change.member.is_learner && max_learners.is_some_and(|most| learners >= most) {
             return Err(api::Error::TooManyLearners);
         }
         Ok(())
@@ -301,17 +323,17 @@ mod tests {
         };
         membership.put(member(1, "http://a").member, &mut edits);
         assert_eq!(
-            membership.check_add(&member(1, "http://b")),
+            membership.check_add(&member(1, "http://b"), None),
             Err(api::Error::MemberExist)
         );
         assert_eq!(
-            membership.check_add(&member(2, "http://a")),
+            membership.check_add(&member(2, "http://a"), None),
             Err(api::Error::PeerURLExist)
         );
-        assert_eq!(membership.check_add(&member(2, "http://b")), Ok(()));
+        assert_eq!(membership.check_add(&member(2, "http://b"), None), Ok(()));
         membership.remove(1, &mut edits);
         assert_eq!(
-            membership.check_add(&member(1, "http://a")),
+            membership.check_add(&member(1, "http://a"), None),
             Err(api::Error::MemberNotFound)
         );
         assert_eq!(membership.check_exists(1), Err(api::Error::MemberNotFound));

@@ -1,12 +1,10 @@
 //! Applying entries: requests to the store, configuration changes to the members and to raft.
 
-use super::{CLUSTER_VERSION, Member, Note, Reply};
+use super::{CLUSTER_VERSION, Member, Note, PeerChange, Reply};
 use crate::Error;
 use crate::conf_change::{Verdict, conf_state_json, decode, judge};
 use bytes::Bytes;
 use quorate_api as api;
-use quorate_api::etcdserverpb::InternalRaftRequest;
-use quorate_api::membershippb::ClusterVersionSetRequest;
 use quorate_raft::{ConfChange, Entry, EntryKind};
 use quorate_store::{Answer, Applied};
 use quorate_wal::raftpb;
@@ -27,12 +25,7 @@ impl<T> Member<T> {
             }
             self.raise_space_alarm();
             if std::mem::take(&mut self.wants_version) {
-                self.propose_own(InternalRaftRequest {
-                    cluster_version_set: Some(ClusterVersionSetRequest {
-                        ver: CLUSTER_VERSION.to_owned(),
-                    }),
-                    ..Default::default()
-                });
+                self.set_cluster_version(CLUSTER_VERSION.to_owned(), None);
             }
         }
         Ok(())
@@ -84,9 +77,11 @@ impl<T> Member<T> {
         if request
             .cluster_member_attr_set
             .is_some_and(|set| set.member_id == self.config.member_id)
-            && self.pending.contains_key(&id)
+            && self.publishing == Some(id)
         {
+            self.published = true;
             self.effects.notes.push(Note::Published);
+            self.tell_ready();
         }
         let pending = self.pending.remove(&id);
         if matches!(outcome, Err(api::Error::NoSpace)) {
@@ -112,15 +107,6 @@ impl<T> Member<T> {
         Ok(())
     }
 
-    pub(super) fn cluster_version_set(&mut self, version: String, initial: bool) {
-        if version == CLUSTER_VERSION {
-            self.store.set_storage_version(CLUSTER_VERSION);
-        }
-        self.effects
-            .notes
-            .push(Note::ClusterVersion { version, initial });
-    }
-
     pub(super) fn apply_conf_change(&mut self, at: Applied, entry: &Entry) -> Result<(), Error> {
         let unreadable = |what: String| Error::Entry {
             index: at.index,
@@ -129,7 +115,8 @@ impl<T> Member<T> {
         let change =
             raftpb::decode_conf_change(&entry.data).map_err(|e| unreadable(e.to_string()))?;
         self.store.advance(at);
-        let verdict = judge(self.store.members(), &change).map_err(unreadable)?;
+        let verdict =
+            judge(self.store.members(), &change, self.config.max_learners).map_err(unreadable)?;
         let applied = match &verdict {
             Verdict::Refused(_) => ConfChange {
                 node_id: 0,
@@ -141,12 +128,24 @@ impl<T> Member<T> {
         let id = change.node_id;
         let outcome = match verdict {
             Verdict::Put(member) => {
-                if self.store.members().get(id).is_none() {
-                    self.effects.notes.push(Note::MemberAdded {
+                let peer_urls = member.peer_urls.clone();
+                let note = match self.store.members().get(id) {
+                    None => Note::MemberAdded {
                         id,
-                        peer_urls: member.peer_urls.clone(),
+                        peer_urls: peer_urls.clone(),
                         is_learner: member.is_learner,
-                    });
+                    },
+                    Some(before) if before.is_learner && !member.is_learner => {
+                        Note::MemberPromoted { id }
+                    }
+                    Some(_) => Note::MemberUpdated {
+                        id,
+                        peer_urls: peer_urls.clone(),
+                    },
+                };
+                self.effects.notes.push(note);
+                if id != self.config.member_id {
+                    self.effects.peers.push(PeerChange::Set { id, peer_urls });
                 }
                 self.store
                     .change_members(|members, edits| members.put(member, edits));
@@ -156,10 +155,18 @@ impl<T> Member<T> {
                 self.store
                     .change_members(|members, edits| members.remove(id, edits));
                 self.effects.notes.push(Note::MemberRemoved { id });
-                self.effects.removed |= id == self.config.member_id;
+                if id == self.config.member_id {
+                    self.effects.removed = true;
+                } else {
+                    self.effects.peers.push(PeerChange::Remove { id });
+                    self.connected.remove(&id);
+                }
                 Ok(Answer::Nothing)
             }
-            Verdict::Refused(error) => Err(error),
+            Verdict::Refused(error) => {
+                self.effects.notes.push(Note::ChangeRefused { id, error });
+                Err(error)
+            }
         };
         let pending = self.pending.remove(&change.id);
         if let Some(token) = pending.and_then(|pending| pending.token) {

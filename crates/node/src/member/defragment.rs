@@ -65,7 +65,8 @@ impl<T> Member<T> {
 
     /// The commit stage made a step of the vacuum.
     pub fn vacuumed(&mut self, step: Vacuumed) {
-        if step.next != VacuumNext::Wait {
+        // A step of a file that is being replaced says nothing of the new one.
+        if step.next != VacuumNext::Wait && !self.replacing_db {
             self.store.file_moved(step.file);
             self.view_changed();
         }

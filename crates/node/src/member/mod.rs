@@ -11,28 +11,39 @@
 //! - entries are applied in order, each once; those that could not be applied yet (the commit stage
 //!   lags beyond its cap) wait, and are applied before anything newer;
 //! - a snapshot of the log at an index follows a durable commit that covers it;
+//! - messages to other members that rest on the configuration wait until it is applied;
 //! - every queue is bounded: beyond the allowed gap between commit and apply, or with too many
 //!   proposals under way, a proposal is refused before it reaches the log.
 
 mod apply;
 mod defragment;
+mod leadership;
 mod leases;
+mod membership;
+mod peers;
 mod proposals;
 mod reads;
 mod space;
+mod snapshots;
 mod stages;
+mod versions;
 
-use crate::Error;
+pub use membership::MemberChange;
+pub use peers::PeerChange;
+pub use snapshots::SnapshotToSend;
+
 use crate::log_stage::LogJob;
+use crate::{Error, Received};
 use bytes::Bytes;
 use quorate_api as api;
+use quorate_bolt::Db;
 use quorate_raft::{ApplyJob, ConfState, JournalLine, MemoryStorage, Message, Raft, Role};
 use quorate_store::commit::Frozen;
 use quorate_store::compaction::Planner;
 use quorate_store::watch::Hub;
 use quorate_store::watch::catch_up::Step;
 use quorate_store::{Answer, Applied, Outcome, Store, View};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The version of etcd that this member speaks as.
@@ -50,6 +61,8 @@ const QUIET_MS: u64 = 50;
 const REVOKE_BATCH: usize = 5_000;
 /// Time between two purges of old files, in milliseconds.
 const PURGE_INTERVAL_MS: u64 = 30_000;
+/// Entries applied since the log in memory was last shortened that make it due again.
+const SHORTEN_ENTRIES: u64 = 100;
 
 /// What a member is told once.
 #[derive(Clone, Debug)]
@@ -66,6 +79,13 @@ pub struct Config {
     pub tick_ms: u64,
     /// Ticks to an election.
     pub election_ticks: u32,
+    /// Whether a change of membership is refused that could cost the quorum.
+    pub strict_reconfiguration: bool,
+    /// Most learners.
+    pub max_learners: usize,
+    /// Whether a member that sees its peers at its start waits for their election at most two ticks
+    /// more.
+    pub advance_first_election: bool,
     /// Entries applied since the last snapshot record that make another one due.
     pub snapshot_count: u64,
     /// Entries below a snapshot that stay in memory for slow followers.
@@ -173,8 +193,42 @@ pub enum Note {
     },
     /// What this member says of itself is on the log.
     Published,
-    /// The first entry of a leader's term was applied: requests are served.
+    /// Requests are served: this member leads and has applied an entry of its term, or the cluster
+    /// has taken note of it.
     Ready,
+    /// A database that was received from another member took the store's place.
+    Adopted {
+        /// The snapshot's index.
+        index: u64,
+        /// Its term.
+        term: u64,
+        /// The last entry that had been applied before.
+        applied: u64,
+    },
+    /// A learner votes from now on.
+    MemberPromoted {
+        /// Its id.
+        id: u64,
+    },
+    /// A member is reached elsewhere.
+    MemberUpdated {
+        /// Its id.
+        id: u64,
+        /// Its peer URLs.
+        peer_urls: Vec<String>,
+    },
+    /// A change of membership was refused, when it was asked for or when it was applied.
+    ChangeRefused {
+        /// Whose.
+        id: u64,
+        /// Why.
+        error: api::Error,
+    },
+    /// The file's layout has this version now.
+    StorageVersion {
+        /// The version.
+        version: String,
+    },
     /// A snapshot of the log was recorded.
     Snapshot {
         /// Its index.
@@ -203,8 +257,11 @@ pub enum Note {
     },
 }
 
-/// What is to be done.
+/// What is to be done, in the order of the fields.
 pub struct Effects<T> {
+    /// The database that takes the place of the commit stage's; a commit that is under way may be
+    /// finished, and [`Member::database_replaced`] is due once it is in use.
+    pub replaced_db: Option<Db>,
     /// For the log stage, in order.
     pub log: Vec<LogJob>,
     /// For the commit stage.
@@ -216,8 +273,12 @@ pub struct Effects<T> {
     pub view: Option<Arc<View>>,
     /// Who is told what.
     pub replies: Vec<(T, Reply)>,
+    /// Who is to be reached where, as of now.
+    pub peers: Vec<PeerChange>,
     /// To other members.
     pub messages: Vec<Message>,
+    /// To other members, with a database; [`Member::report_snapshot`] is due for each.
+    pub snapshots: Vec<SnapshotToSend>,
     /// For whoever catches watchers up.
     pub watch_steps: Vec<Step>,
     /// For whoever plans compactions.
@@ -231,12 +292,15 @@ pub struct Effects<T> {
 impl<T> Default for Effects<T> {
     fn default() -> Effects<T> {
         Effects {
+            replaced_db: None,
             log: Vec::new(),
             commit: None,
             vacuum: false,
             view: None,
             replies: Vec::new(),
+            peers: Vec::new(),
             messages: Vec::new(),
+            snapshots: Vec::new(),
             watch_steps: Vec::new(),
             compaction: None,
             notes: Vec::new(),
@@ -274,8 +338,28 @@ pub struct Member<T> {
     reads_new: Vec<reads::Read<T>>,
     reads_asked: HashMap<u64, reads::Round<T>>,
     reads_applying: Vec<(u64, T)>,
-    next_read_round: u64,
     apply_queue: VecDeque<ApplyJob>,
+    /// Messages that wait for a change of the configuration to be applied.
+    held: Vec<Message>,
+    /// Since when each connected member is so.
+    connected: BTreeMap<u64, u64>,
+    /// When the leader of now was heard of first.
+    leader_since_ms: u64,
+    /// Snapshots that raft wants sent, until a commit covers them.
+    snapshots_wanted: Vec<Message>,
+    /// A received database that raft was told of.
+    received: Option<Received>,
+    /// Whether the commit stage has yet to take over another database.
+    replacing_db: bool,
+    /// Whether a plan that is under way is of a database that was replaced.
+    plan_is_stale: bool,
+    /// The log in memory can be replaced by a snapshot up to here.
+    shortened_index: u64,
+    /// Transfers of leadership that are waited for.
+    transfers: Vec<leadership::Transfer<T>>,
+    /// Changes of the membership that wait for a leader.
+    changes_waiting: Vec<(u64, Bytes)>,
+    first_election_advanced: bool,
     freezing: Option<Freezing>,
     commit_due_ms: Option<u64>,
     commit_waiters: Vec<(u64, T)>,
@@ -302,7 +386,10 @@ pub struct Member<T> {
     failed: u64,
     term_begun: bool,
     own_ids: crate::ids::RequestIds,
+    /// The proposal that publishes what this member says of itself.
+    publishing: Option<u64>,
     published: bool,
+    ready_told: bool,
     wants_version: bool,
     applied_something: bool,
     /// Who waits for a lease that is due to be gone.
@@ -323,13 +410,18 @@ impl<T> Member<T> {
         own_ids: crate::ids::RequestIds,
     ) -> Member<T> {
         let view = store.publish();
+        let peers = peers::all_of(store.members(), config.member_id);
+        let effects = Effects {
+            peers,
+            ..Effects::default()
+        };
         Member {
             config,
             raft,
             store,
             hub,
             view,
-            effects: Effects::default(),
+            effects,
             now_ms: 0,
             pending: HashMap::new(),
             deadlines: VecDeque::new(),
@@ -337,8 +429,18 @@ impl<T> Member<T> {
             reads_new: Vec::new(),
             reads_asked: HashMap::new(),
             reads_applying: Vec::new(),
-            next_read_round: 1,
             apply_queue: VecDeque::new(),
+            held: Vec::new(),
+            connected: BTreeMap::new(),
+            leader_since_ms: 0,
+            snapshots_wanted: Vec::new(),
+            received: None,
+            replacing_db: false,
+            plan_is_stale: false,
+            shortened_index: snapshot_index,
+            transfers: Vec::new(),
+            changes_waiting: Vec::new(),
+            first_election_advanced: false,
             freezing: None,
             commit_due_ms: None,
             commit_waiters: Vec::new(),
@@ -362,7 +464,9 @@ impl<T> Member<T> {
             failed: 0,
             term_begun: false,
             own_ids,
+            publishing: None,
             published: false,
+            ready_told: false,
             wants_version: false,
             applied_something: false,
             revocation_waiters: HashMap::new(),
@@ -457,6 +561,8 @@ impl<T> Member<T> {
             self.campaign_if_alone();
         }
         self.expire_proposals();
+        self.expire_transfers();
+        self.publish_attributes();
         self.expire_leases();
         self.hub.tick(self.now_ms);
         self.retry_reads();
@@ -464,12 +570,6 @@ impl<T> Member<T> {
             self.next_purge_ms = self.now_ms + PURGE_INTERVAL_MS;
             self.effects.log.push(LogJob::Purge);
         }
-    }
-
-    /// A peer's message.
-    pub fn step(&mut self, message: Message) {
-        // Refused ones (of a removed member, say) are answered by nobody.
-        let _refused = self.raft.step(message);
     }
 
     /// Does everything that follows from the inputs so far, and says what is to be done.
@@ -486,15 +586,18 @@ impl<T> Member<T> {
             self.effects.log.extend(output.append.map(LogJob::Append));
             self.apply_queue.extend(output.apply);
             self.apply_what_may()?;
-            self.effects.messages.extend(output.messages);
+            self.send(output.messages);
             self.ask_reads();
         }
         self.apply_what_may()?;
         self.answer_refused();
+        self.send(Vec::new());
+        self.shorten_log();
         let notes = self.raft.take_journal().into_iter().map(Note::Raft);
         self.effects.notes.extend(notes);
         self.publish()?;
         self.answer_reads();
+        self.send_snapshots();
         self.plan_commit();
         self.plan_vacuum();
         self.plan_compaction();
@@ -507,6 +610,7 @@ impl<T> Member<T> {
             self.leader_seen = leader;
             self.leader_changes += 1;
         }
+        self.leader_since_ms = self.now_ms;
         if !is_leader {
             self.store.lessor().demote();
             self.term_begun = false;
@@ -516,10 +620,12 @@ impl<T> Member<T> {
             if !early.is_empty() {
                 self.propose_now(early);
             }
-            if !std::mem::replace(&mut self.published, true) {
-                self.publish_attributes();
-            }
+            self.publish_attributes();
+            self.propose_changes();
+            // Whoever was asked may be gone: the rounds are asked anew.
+            self.ask_reads_anew();
         }
+        self.transfers_ended(leader);
     }
 
     /// The first entry of the own term is applied: the leader's duties begin.
@@ -529,12 +635,18 @@ impl<T> Member<T> {
         // A lone member's leases had nobody else to lead them; the clients could not renew while
         // it was down, so they get the time that etcd gives after an election.
         self.store.lessor().promote(self.now_ms, extend_ms);
-        self.effects.notes.push(Note::Ready);
+        self.tell_ready();
         if self.is_sole_voter()
             && self.store.members().cluster_version.as_deref() != Some(CLUSTER_VERSION)
             && self.store.members().downgrade_job().is_none()
         {
             self.wants_version = true;
+        }
+    }
+
+    fn tell_ready(&mut self) {
+        if !std::mem::replace(&mut self.ready_told, true) {
+            self.effects.notes.push(Note::Ready);
         }
     }
 

@@ -69,26 +69,57 @@ impl<T> Member<T> {
     }
 
     pub(super) fn expire_proposals(&mut self) {
-        while let Some(&(at, id)) = self.deadlines.front()
-            && at <= self.now_ms
+        while let Some(&(at_ms, id)) = self.deadlines.front()
+            && at_ms <= self.now_ms
         {
             self.deadlines.pop_front();
             if let Some(pending) = self.pending.remove(&id) {
                 self.failed += 1;
-                let reply = Reply::Failed(api::Error::Timeout);
+                let reply = Reply::Failed(self.timeout(at_ms));
                 self.effects
                     .replies
                     .extend(pending.token.map(|token| (token, reply)));
             }
             if let Some(at) = self.early.iter().position(|proposal| proposal.id == id) {
+                let error = self.timeout(at_ms);
                 let proposal = self.early.remove(at);
-                self.refuse(proposal.into_iter().collect(), api::Error::Timeout);
+                self.refuse(proposal.into_iter().collect(), error);
             }
+        }
+    }
+
+    /// What a request is told whose time is over, with the likely cause. `at_ms`: its deadline.
+    fn timeout(&self, at_ms: u64) -> api::Error {
+        let since_ms = at_ms.saturating_sub(self.config.request_timeout_ms);
+        let two_elections = 2 * u64::from(self.config.election_ticks) * self.config.tick_ms;
+        let lost_ms = self.leader_since_ms.saturating_sub(two_elections);
+        if lost_ms < since_ms && since_ms < self.leader_since_ms {
+            return api::Error::TimeoutDueToLeaderFail;
+        }
+        let members = self.store.members();
+        let is_connected = match self.raft.soft_state().lead {
+            0 => true,
+            lead if lead == self.config.member_id => {
+                let all = members.iter().count();
+                let ids = members.iter().map(|member| member.id);
+                self.count_connected(ids, since_ms) > all / 2
+            }
+            lead => self.is_connected_since(lead, since_ms),
+        };
+        if is_connected {
+            api::Error::Timeout
+        } else {
+            api::Error::TimeoutDueToConnectionLost
         }
     }
 
     /// Draws a request id and proposes on the member's own behalf.
     pub(super) fn propose_own(&mut self, request: InternalRaftRequest) -> u64 {
+        self.propose_with(request, None)
+    }
+
+    /// The same, with somebody who is told; the id it was given.
+    pub(super) fn propose_with(&mut self, request: InternalRaftRequest, token: Option<T>) -> u64 {
         let id = self.own_ids.draw();
         let request = InternalRaftRequest {
             header: Some(RequestHeader {
@@ -101,23 +132,31 @@ impl<T> Member<T> {
         self.propose(vec![Proposal {
             id,
             data,
-            token: None,
+            token,
             physical: false,
         }]);
         id
     }
 
+    /// Tells the cluster what this member says of itself, until the cluster has taken note of it.
     pub(super) fn publish_attributes(&mut self) {
+        let under_way = self
+            .publishing
+            .is_some_and(|id| self.pending.contains_key(&id));
+        if self.published || under_way || self.raft.soft_state().lead == 0 {
+            return;
+        }
         let attributes = Attributes {
             name: self.config.name.clone(),
             client_urls: self.config.client_urls.clone(),
         };
-        self.propose_own(InternalRaftRequest {
+        let id = self.propose_own(InternalRaftRequest {
             cluster_member_attr_set: Some(ClusterMemberAttrSetRequest {
                 member_id: self.config.member_id,
                 member_attributes: Some(attributes),
             }),
             ..Default::default()
         });
+        self.publishing = Some(id);
     }
 }

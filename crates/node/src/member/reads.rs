@@ -32,13 +32,20 @@ impl<T> Member<T> {
         });
     }
 
+    /// Tells the token [`Reply::Ready`] once everything that is committed here by now is applied and
+    /// in the newest view.
+    pub fn when_applied(&mut self, token: T) {
+        let committed = self.raft.hard_state().commit;
+        self.reads_applying.push((committed, token));
+    }
+
     /// Asks raft once for all reads that wait.
     pub(super) fn ask_reads(&mut self) {
         if self.reads_new.is_empty() || self.raft.soft_state().lead == 0 {
             return;
         }
-        let round = self.next_read_round;
-        self.next_read_round += 1;
+        // The leader tells rounds apart by their ids alone, those of all members.
+        let round = self.own_ids.draw();
         let reads = std::mem::take(&mut self.reads_new);
         self.reads_asked.insert(
             round,
@@ -74,6 +81,13 @@ impl<T> Member<T> {
             .into_iter()
             .map(|read| (read.token, Reply::Failed(api::Error::Timeout)));
         self.effects.replies.extend(failed);
+    }
+
+    /// Asks anew, under new ids, whatever was asked.
+    pub(super) fn ask_reads_anew(&mut self) {
+        let rounds = std::mem::take(&mut self.reads_asked);
+        self.reads_new
+            .extend(rounds.into_values().flat_map(|round| round.reads));
     }
 
     pub(super) fn read_state(&mut self, index: u64, context: &[u8]) {

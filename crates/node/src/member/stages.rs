@@ -7,7 +7,7 @@ use super::{
 use crate::Error;
 use crate::legacy_tree;
 use crate::log_stage::{Appended, LogDone, LogJob};
-use quorate_raft::{Snapshot, SnapshotMetadata, Storage};
+use quorate_raft::{Snapshot, SnapshotMetadata};
 use quorate_store::commit::Committed;
 use quorate_store::compaction::{Batch, Planner};
 use quorate_store::watch::catch_up::Found;
@@ -30,18 +30,10 @@ impl<T> Member<T> {
         match done {
             LogDone::Append(appended) => self.appended(*appended),
             LogDone::Snapshot { index } => {
-                self.snapshot_running = false;
-                self.snapshot_index = index;
-                let keep = self.config.snapshot_catch_up;
-                let storage = self.raft.storage_mut();
-                if let Some(below) = index.checked_sub(keep)
-                    && below >= storage.first_index()
-                {
-                    let compacted = storage.compact(below);
-                    assert!(
-                        compacted.is_ok(),
-                        "applied entries can be let go: {compacted:?}"
-                    );
+                // A received one may have overtaken it.
+                if index > self.snapshot_index {
+                    self.snapshot_running = false;
+                    self.snapshot_index = index;
                 }
                 self.effects.notes.push(Note::Snapshot { index });
             }
@@ -61,6 +53,9 @@ impl<T> Member<T> {
         if std::mem::take(&mut self.log_full) {
             self.effects.notes.push(Note::DiskHasSpace);
         }
+        if let Some(snapshot) = appended.job.snapshot.take() {
+            self.adopt(&snapshot);
+        }
         let storage = self.raft.storage_mut();
         if let Some(hard_state) = appended.job.hard_state {
             storage.set_hard_state(hard_state);
@@ -75,6 +70,9 @@ impl<T> Member<T> {
 
     /// A commit is durable.
     pub fn commit_done(&mut self, committed: Committed) {
+        if self.replacing_db {
+            return; // it was one of the database that is being replaced
+        }
         let freezing = self.freezing.take().expect("a commit follows a freeze");
         assert_eq!(
             freezing.applied.index, committed.index,
@@ -92,6 +90,7 @@ impl<T> Member<T> {
         self.force_commit = !waiting.is_empty();
         self.commit_waiters = waiting;
         self.answer_compactions();
+        self.send_committed(&freezing);
         if durable - self.snapshot_index > self.config.snapshot_count && !self.snapshot_running {
             self.snapshot_running = true;
             let metadata = SnapshotMetadata {
@@ -123,6 +122,9 @@ impl<T> Member<T> {
     /// A planner's batch.
     pub fn compaction_planned(&mut self, planner: Planner, batch: Batch) {
         self.compaction_running = false;
+        if std::mem::take(&mut self.plan_is_stale) {
+            return;
+        }
         self.compaction_resume_ms = self.now_ms + self.config.compaction_pause_ms;
         let hash = batch.finished;
         let revision = batch.revision;
@@ -169,7 +171,8 @@ impl<T> Member<T> {
 
     pub(super) fn plan_commit(&mut self) {
         let pending = self.store.pending();
-        if pending.committing || (pending.entries == 0 && pending.writes == 0) {
+        if self.replacing_db || pending.committing || (pending.entries == 0 && pending.writes == 0)
+        {
             return;
         }
         let due = *self

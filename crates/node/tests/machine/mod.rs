@@ -45,6 +45,9 @@ pub fn settings() -> Boot {
             client_urls: vec!["http://localhost:2379".into()],
             tick_ms: 100,
             election_ticks: 10,
+            strict_reconfiguration: true,
+            max_learners: 1,
+            advance_first_election: true,
             snapshot_count: 20,
             snapshot_catch_up: 5,
             max_apply_gap: 5000,
@@ -60,6 +63,8 @@ pub fn settings() -> Boot {
         pre_vote: true,
         initial_cluster: vec![("m".into(), vec!["http://localhost:2380".into()])],
         token: "etcd-cluster".into(),
+        join: None,
+        force_new_cluster: false,
         store: quorate_node::store::Config {
             quota_bytes: 0,
             lease: lease::Config {

@@ -17,6 +17,7 @@
 pub mod catch_up;
 mod class;
 mod events;
+mod jump;
 mod lagging;
 mod outbox;
 mod ring;

@@ -404,6 +404,42 @@ fn progress_waits_until_all_of_a_stream_are_synced() {
 }
 
 #[test]
+fn a_jump_of_the_history_leaves_nothing_out() {
+    let mut fixture = Fixture::new(1, bounds());
+    let ear = Ear::default();
+    fixture.hub.open(1, Box::new(ear.clone()), 0);
+    fixture.watch(1, create("k", "", 0));
+    fixture.watch(1, create("k", "", 4));
+    fixture.watch(1, create("k", "", 40));
+    fixture.put("k", "told");
+    fixture.publish();
+    // Five revisions that come with a database, and not row by row.
+    for i in 0..5 {
+        fixture.put("k", &format!("jumped over {i}"));
+    }
+    if let Some(frozen) = fixture.store.freeze() {
+        let committed = commit(&fixture.db, &frozen).unwrap();
+        fixture.store.committed(committed);
+    }
+    drop(fixture.store.take_untold());
+    fixture.view = fixture.store.publish();
+    fixture.hub.jumped(&fixture.view);
+    assert_eq!(fixture.hub.counts().lagging, 2);
+    while fixture.catch_up() {}
+    fixture.put("k", "told again");
+    fixture.publish();
+    let revisions = |watch_id| -> Vec<i64> {
+        let events = ear.events(watch_id);
+        let revisions = events.iter().map(|e| e.kv.as_ref().unwrap().mod_revision);
+        revisions.collect()
+    };
+    assert_eq!(revisions(0), [2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(revisions(1), [4, 5, 6, 7, 8]);
+    assert_eq!(revisions(2), [0; 0]);
+    assert_eq!(fixture.hub.counts().lagging, 0);
+}
+
+#[test]
 fn quiet_watchers_are_told_where_they_are() {
     let mut fixture = Fixture::new(1, bounds());
     let ear = Ear::default();
