@@ -13,6 +13,7 @@ pub mod logging;
 mod measured_disk;
 mod metrics;
 mod notes;
+pub mod peers;
 mod request_text;
 pub mod server;
 pub mod services;
