@@ -22,9 +22,27 @@
 
 mod address;
 pub mod client;
+mod codec;
 mod dial;
 mod host;
 mod hub;
+mod identity;
+mod local;
+pub mod metrics;
+mod msgapp;
+mod peer;
+mod picker;
+mod pipeline;
+mod post;
+mod probe;
+mod queue;
+mod serve;
+mod size;
+mod snapshot_receiver;
+mod snapshot_sender;
+mod status;
+mod stream_reader;
+mod stream_writer;
 mod transport;
 
 pub use address::AddressError;
