@@ -46,6 +46,9 @@ pub enum Error {
     /// damaged (a data directory from an old backup, say).
     #[error("{0}")]
     Log(quorate_raft::StepError),
+    /// The cluster has removed this member.
+    #[error("the member has been permanently removed from the cluster")]
+    Removed,
     /// The flags describe no cluster that this member can begin.
     #[error("{0}")]
     Configuration(String),

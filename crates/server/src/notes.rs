@@ -58,11 +58,40 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
                 "enabled capabilities for version"
             );
             tracing::info!("cluster-version" = short, "cluster version is updated");
-            tracing::info!(
-                "new-storage-version" = version.as_str(),
-                "updated storage version"
-            );
         }
+        Note::StorageVersion { version } => tracing::info!(
+            "new-storage-version" = version.as_str(),
+            "updated storage version"
+        ),
+        Note::Adopted {
+            index,
+            term,
+            applied,
+        } => tracing::info!(
+            "current-applied-index" = applied,
+            "incoming-leader-snapshot-index" = index,
+            "incoming-leader-snapshot-term" = term,
+            "applied snapshot"
+        ),
+        Note::MemberPromoted { id } => tracing::info!(
+            "cluster-id" = cluster,
+            "local-member-id" = member,
+            "promoted-member-id" = hex(*id),
+            "promote member"
+        ),
+        Note::MemberUpdated { id, peer_urls } => tracing::info!(
+            "cluster-id" = cluster,
+            "local-member-id" = member,
+            "updated-remote-peer-id" = hex(*id),
+            "updated-remote-peer-urls" = list(peer_urls),
+            "updated member"
+        ),
+        Note::ChangeRefused { id, error } => tracing::warn!(
+            "local-member-id" = member,
+            "requested-member-id" = hex(*id),
+            "error" = error.text(),
+            "rejecting a change of membership"
+        ),
         Note::Published => tracing::info!(
             "local-member-id" = member,
             "cluster-id" = cluster,

@@ -3,11 +3,12 @@
 use crate::auto_compaction::{AutoCompaction, auto_compaction};
 use crate::config::{Config, Endpoint};
 use crate::data_dir::{self, DataDirError};
-use crate::driver::{Started, start};
+use crate::driver::{self, Started, start};
 use crate::listeners::{ListenError, bind_all};
-use crate::logging::list;
+use crate::logging::{list, spell_duration};
 use crate::measured_disk::MeasuredDisk;
 use crate::metrics::{Feature, METRICS};
+use crate::peers;
 use crate::services::{Frontend, Limits, Services};
 use crate::slow_requests::Thresholds;
 use crate::transport;
@@ -16,10 +17,10 @@ use quorate_node::disk::Disk;
 use quorate_node::disk::real::RealDisk;
 use quorate_node::store::lease;
 use quorate_node::store::watch::{self, catch_up::Bounds};
-use quorate_node::{Config as MemberConfig, ETCD_VERSION};
+use quorate_node::{Config as MemberConfig, ETCD_VERSION, Reply};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What keeps a server from starting, or ends it.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +97,9 @@ pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
             client_urls: config.advertise_client.clone(),
             tick_ms,
             election_ticks,
+            strict_reconfiguration: config.is_set("strict-reconfig-check"),
+            max_learners: config.count("max-learners") as usize,
+            advance_first_election: config.is_set("initial-election-tick-advance"),
             snapshot_count: or(config.count("snapshot-count"), 10_000),
             snapshot_catch_up: config.count("snapshot-catchup-entries"),
             max_apply_gap: 5_000,
@@ -111,6 +115,8 @@ pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
         pre_vote: config.is_set("pre-vote"),
         initial_cluster: config.initial_cluster.clone(),
         token: config.text("initial-cluster-token").to_owned(),
+        join: None,
+        force_new_cluster: config.is_set("force-new-cluster"),
         store: quorate_node::store::Config {
             quota_bytes: config.number("quota-backend-bytes"),
             lease: lease::Config {
@@ -137,6 +143,14 @@ pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
     }
 }
 
+struct NoApi;
+
+impl peers::Fallback for NoApi {
+    fn http(&self, _: transport::HttpRequest) -> transport::HttpReply {
+        Box::pin(async { crate::http::response(http::StatusCode::NOT_FOUND, "text/plain", "no") })
+    }
+}
+
 /// Runs a server until a signal or a failure.
 pub fn run(config: &Config) -> Result<(), ServerError> {
     let start_ms = SystemTime::now()
@@ -149,7 +163,8 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         "listen-peer-urls" = list(&urls_of(&config.listen_peer)),
         "configuring peer listeners"
     );
-    let peers = bind_all(&config.listen_peer).map_err(told("creating peer listener failed"))?;
+    let peer_listeners =
+        bind_all(&config.listen_peer).map_err(told("creating peer listener failed"))?;
     tracing::info!(
         "listen-client-urls" = list(&urls_of(&config.listen_client)),
         "configuring client listeners"
@@ -164,14 +179,18 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     let not_booted = |error| ServerError::Boot(told("bootstrap failed")(error));
     let initialized = is_initialized(&*disk, &boot_settings.directories).map_err(not_booted)?;
     log_settings(config, initialized, &boot_settings.directories.member());
-    if !initialized && config.initial_cluster.len() > 1 {
-        return Err(ServerError::NotReady(
-            "clusters of several members are not served yet",
-        ));
-    }
     if !initialized && config.text("initial-cluster-state") == "existing" {
         return Err(ServerError::NotReady("joining a cluster is not served yet"));
     }
+    let driver_settings = driver::Settings {
+        read_threads: std::thread::available_parallelism().map_or(2, usize::from),
+        start_ms,
+        data_dir: config.data_dir.display().to_string(),
+        slow_apply: config.duration("warning-apply-duration"),
+        directories: boot_settings.directories.clone(),
+        disk: disk.clone(),
+        store: boot_settings.store,
+    };
     let booted = boot(disk, boot_settings).map_err(not_booted)?;
     tracing::info!(
         "consistent-index" = booted.found.consistent_index,
@@ -188,19 +207,27 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
             "repaired the torn tail of the log"
         );
     }
-    if booted.member.view().members.iter().count() > 1 {
-        return Err(ServerError::NotReady(
-            "clusters of several members are not served yet",
-        ));
-    }
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    let data_dir = config.data_dir.display().to_string();
     if config.text("metrics") == "extensive" {
         METRICS.be_extensive();
     }
-    let slow_apply = config.duration("warning-apply-duration");
-    let started = start(booted, processors, start_ms, data_dir, slow_apply)
-        .map_err(process("start threads"))?;
+    let election = Duration::from_millis(config.count("election-timeout"));
+    let (disk, snapshot_dir) = (
+        driver_settings.disk.clone(),
+        driver_settings.directories.snap(),
+    );
+    let started = start(booted, driver_settings, |member, host| {
+        let settings = peers::Settings {
+            member_id: member.member_id(),
+            cluster_id: member.cluster_id(),
+            advertise_peer_urls: config.advertise_peer.clone(),
+            snapshot_dir,
+            disk,
+            dial_timeout: Duration::from_secs(1) + election,
+        };
+        peers::Transport::start(settings, host, Arc::new(NoApi), peer_listeners)
+    })
+    .map_err(process("start threads"))?;
     let outcome = serve(
         config,
         &started,
@@ -210,7 +237,6 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         &signals,
         processors,
     );
-    drop(peers);
     finish(started, config, outcome)
 }
 
@@ -402,6 +428,9 @@ fn serve(
     notify_systemd();
 
     let outcome = wait(started, signals, auto_compaction(config, member));
+    if outcome.is_ok() {
+        hand_over(started, config);
+    }
     let closing = || {
         tracing::info!(
             "name" = config.name.as_str(),
@@ -469,11 +498,74 @@ fn wait(
     }
 }
 
+/// Before a stop: hands leadership over, where this member has it, so that nobody waits for an
+/// election.
+fn hand_over(started: &Started, config: &Config) {
+    let member = &started.handle;
+    let (began, own) = (Instant::now(), format!("{:x}", member.member_id()));
+    let leader = member.status().leader;
+    if leader != member.member_id() {
+        tracing::info!(
+            "local-member-id" = own,
+            "current-leader-member-id" = format!("{leader:x}"),
+            "skipped leadership transfer; local server is not leader"
+        );
+        return;
+    }
+    if member.view().members.voters().count() <= 1 {
+        tracing::info!(
+            "local-member-id" = own,
+            "current-leader-member-id" = format!("{leader:x}"),
+            "skipped leadership transfer for single voting member cluster"
+        );
+        return;
+    }
+    tracing::info!(
+        "local-member-id" = own.as_str(),
+        "current-leader-member-id" = own.as_str(),
+        "leadership transfer starting"
+    );
+    let (sender, receiver) = channel();
+    member.hand_over(Box::new(move |reply, _| {
+        // Whoever waits may have given up.
+        let _unheard = sender.send(reply);
+    }));
+    let patience = Duration::from_millis(6_000 + 2 * config.count("election-timeout"));
+    match receiver.recv_timeout(patience) {
+        Ok(Reply::Ready | Reply::Outcome(Ok(_))) => tracing::info!(
+            "local-member-id" = own.as_str(),
+            "old-leader-member-id" = own.as_str(),
+            "new-leader-member-id" = format!("{:x}", member.status().leader),
+            "took" = %spell_duration(began.elapsed()),
+            "leadership transfer finished"
+        ),
+        Ok(Reply::Failed(error) | Reply::Outcome(Err(error))) => tracing::warn!(
+            "local-member-id" = own,
+            "error" = %error,
+            "leadership transfer failed"
+        ),
+        Err(_) => tracing::warn!(
+            "local-member-id" = own,
+            "error" = "no answer",
+            "leadership transfer failed"
+        ),
+    }
+}
+
 fn finish(
     started: Started,
     config: &Config,
     outcome: Result<(), ServerError>,
 ) -> Result<(), ServerError> {
+    if let Err(error @ ServerError::Member(quorate_node::Error::Removed)) = &outcome {
+        tracing::warn!("error" = %error, "server error");
+        tracing::warn!(
+            "data-dir" = %config.data_dir.display(),
+            "data-dir used by this member must be removed"
+        );
+        started.peers.stop();
+        return Ok(());
+    }
     if outcome.is_ok() {
         let (sender, receiver) = channel();
         started.handle.stop(sender);
@@ -483,8 +575,12 @@ fn finish(
             return outcome;
         }
         let Started {
-            handle, threads, ..
+            handle,
+            threads,
+            peers,
+            ..
         } = started;
+        peers.stop();
         drop(handle);
         for thread in threads {
             if thread.join().is_err() {

@@ -23,8 +23,8 @@ mod membership;
 mod peers;
 mod proposals;
 mod reads;
-mod space;
 mod snapshots;
+mod space;
 mod stages;
 mod versions;
 

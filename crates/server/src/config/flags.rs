@@ -701,7 +701,7 @@ pub const FLAGS: &[Flag] = &[
         "force-new-cluster",
         Bool,
         "false",
-        NotYet,
+        Served,
         "make a cluster of this member alone",
     ),
     flag(

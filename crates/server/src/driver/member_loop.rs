@@ -1,23 +1,29 @@
 //! The loop that owns the member.
 //!
 //! It takes what is in the mailbox, steps the member, and hands out what follows: jobs for the log
-//! first (the disk is what takes longest), then the view, then the replies.
+//! first (the disk is what takes longest), then messages to the other members, which go out in
+//! parallel with it, then the view, then the replies.
 
 use super::applied::Entries;
+use super::peer_host::{Database, PeerHost};
 use super::read_pool::ReadPool;
 use super::stages::{CommitJob, WorkerJob, run_commit, run_log, run_worker};
 use super::{Handle, KeptRoots, Question, Shared, Waiter};
 use crate::metrics::METRICS;
+use crate::peers::{Host, Transport};
 use crate::transport::WakeBatch;
 use arc_swap::ArcSwap;
-use quorate_node::boot::Booted;
+use quorate_node::boot::{Booted, Directories};
+use quorate_node::disk::Disk;
 use quorate_node::ids::RequestIds;
+use quorate_node::raft::Message;
 use quorate_node::store::commit::Committed;
 use quorate_node::store::compaction::{Batch, Planner};
 use quorate_node::store::watch::Counts;
 use quorate_node::store::watch::catch_up::Found;
 use quorate_node::{
-    CommitStage, Effects, Error, LogDone, LogJob, Member, Note, Proposal, Vacuumed,
+    CommitStage, Effects, Error, LogDone, LogJob, Member, Note, PeerChange, Proposal, Received,
+    SnapshotToSend, Vacuumed,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -29,6 +35,9 @@ use std::time::{Duration, Instant};
 const MAILBOX: usize = 16 * 1024;
 /// Inputs that are taken before the member is stepped.
 const ROUND: usize = 4 * 1024;
+
+/// How long a member that was removed goes on, so that others hear of it.
+const REMOVED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What reaches the loop.
 pub enum Input {
@@ -48,6 +57,20 @@ pub enum Input {
     CommitDone(Committed),
     /// From the database's thread.
     Vacuumed(Vacuumed),
+    /// The database's thread uses the database that was received.
+    DatabaseReplaced,
+    /// From other members, together.
+    Messages(Vec<Message>),
+    /// A leader's snapshot and the database that came with it.
+    Snapshot(Box<(Message, Received)>),
+    /// A message to this member was lost.
+    Unreachable(u64),
+    /// How sending a snapshot to this member ended.
+    SnapshotSent(u64, bool),
+    /// Whether this member is connected, as of now.
+    PeerActive(u64, bool),
+    /// Hand leadership over, before a stop.
+    HandOver(Waiter),
     /// From a worker.
     WatchFound(Found),
     /// From a worker.
@@ -58,10 +81,30 @@ pub enum Input {
     Stop(Sender<()>),
 }
 
+/// What the driver is told.
+pub struct Settings {
+    /// Threads for long reads.
+    pub read_threads: usize,
+    /// Wall-clock time in milliseconds, for request ids.
+    pub start_ms: u64,
+    /// For the log.
+    pub data_dir: String,
+    /// Applying that takes longer is told.
+    pub slow_apply: Duration,
+    /// The member's files.
+    pub directories: Directories,
+    /// What they are on.
+    pub disk: Arc<dyn Disk>,
+    /// What a received database is opened with.
+    pub store: quorate_node::store::Config,
+}
+
 /// A running member.
 pub struct Started {
     /// The way to it.
     pub handle: Handle,
+    /// The way to the other members.
+    pub peers: Transport,
     /// Its threads; they end after [`Handle::stop`].
     pub threads: Vec<JoinHandle<()>>,
     /// Tells why the member failed, if it does.
@@ -82,18 +125,20 @@ struct MemberLoop {
     next_tick: Instant,
     failed: Sender<Error>,
     ready: Sender<()>,
+    peers: Transport,
+    /// When to stop, once removed from the cluster: whoever asked for it is answered first.
+    removed_at: Option<Instant>,
     stopping: Option<Sender<()>>,
     data_dir: String,
     entries: Entries,
 }
 
-/// Starts the threads of a member.
+/// Starts the threads of a member. `connect` starts the transport to the other members, with what
+/// it is to tell about them.
 pub fn start(
     booted: Booted<Waiter>,
-    read_threads: usize,
-    start_ms: u64,
-    data_dir: String,
-    slow_apply: Duration,
+    settings: Settings,
+    connect: impl FnOnce(&Handle, Arc<dyn Host>) -> std::io::Result<Transport>,
 ) -> std::io::Result<Started> {
     let Booted {
         member,
@@ -109,7 +154,7 @@ pub fn start(
         term: AtomicU64::new(member.status().term),
         watch_counts: ArcSwap::from_pointee(Counts::default()),
         stopping: AtomicBool::new(false),
-        ids: RequestIds::new(config.member_id, start_ms),
+        ids: RequestIds::new(config.member_id, settings.start_ms),
         member_id: config.member_id,
         cluster_id: config.cluster_id,
         started: Instant::now(),
@@ -144,8 +189,17 @@ pub fn start(
     let handle = Handle {
         shared: shared.clone(),
         mailbox,
-        reads: Arc::new(ReadPool::new(read_threads, 1024)?),
+        reads: Arc::new(ReadPool::new(settings.read_threads, 1024)?),
     };
+    let host = PeerHost {
+        shared: shared.clone(),
+        mailbox: handle.mailbox.clone(),
+        disk: settings.disk,
+        directories: settings.directories,
+        store: settings.store,
+        opening: Arc::default(),
+    };
+    let peers = connect(&handle, Arc::new(host))?;
     let tick = Duration::from_millis(config.tick_ms);
     let member_loop = MemberLoop {
         member,
@@ -158,13 +212,16 @@ pub fn start(
         next_tick: Instant::now() + tick,
         failed: failed_sender,
         ready: ready_sender,
+        peers: peers.clone(),
+        removed_at: None,
         stopping: None,
-        data_dir,
-        entries: Entries::new(slow_apply),
+        data_dir: settings.data_dir,
+        entries: Entries::new(settings.slow_apply),
     };
     threads.push(spawn("member", Box::new(move || member_loop.run()))?);
     Ok(Started {
         handle,
+        peers,
         threads,
         failed,
         ready,
@@ -210,6 +267,9 @@ impl MemberLoop {
             }
             drop(batch);
             self.advance()?;
+            if self.removed_at.is_some_and(|at| at <= Instant::now()) {
+                return Err(Error::Removed);
+            }
             if self.stopping.is_some() && self.is_all_durable() {
                 return self.finish();
             }
@@ -239,6 +299,20 @@ impl MemberLoop {
             }
             Input::CommitDone(committed) => self.member.commit_done(committed),
             Input::Vacuumed(step) => self.member.vacuumed(step),
+            Input::DatabaseReplaced => self.member.database_replaced(),
+            Input::Messages(messages) => {
+                for message in messages {
+                    self.member.step(message)?;
+                }
+            }
+            Input::Snapshot(snapshot) => {
+                let (message, received) = *snapshot;
+                self.member.step_snapshot(message, received)?;
+            }
+            Input::Unreachable(id) => self.member.report_unreachable(id),
+            Input::SnapshotSent(id, ok) => self.member.report_snapshot(id, ok),
+            Input::PeerActive(id, active) => self.member.peer_active(id, active),
+            Input::HandOver(waiter) => self.member.hand_over(waiter),
             Input::WatchFound(found) => self.member.watch_found(found)?,
             Input::CompactionPlanned(planned) => {
                 let (planner, plan) = *planned;
@@ -261,12 +335,15 @@ impl MemberLoop {
         let effects = self.member.advance()?;
         let took = began.elapsed();
         let Effects {
+            replaced_db,
             log,
             commit,
             vacuum,
             view,
             replies,
-            messages: _,
+            peers,
+            messages,
+            snapshots,
             watch_steps,
             compaction,
             notes,
@@ -281,12 +358,17 @@ impl MemberLoop {
             self.member.view(),
         );
         drop(before);
+        if let Some(db) = replaced_db {
+            let index = self.member.view().applied_index;
+            self.send_commit(CommitJob::Replace(db, index));
+        }
         if !log.is_empty()
             && let Some(sender) = &self.log
         {
             // The thread ends only after it has told why.
             let _ended = sender.send(log);
         }
+        self.tell_peers(peers, messages, snapshots);
         if let Some(view) = view {
             self.shared.view.store(view);
         }
@@ -321,9 +403,34 @@ impl MemberLoop {
             crate::notes::write(&note, &self.shared, &self.data_dir);
         }
         if removed {
-            tracing::warn!("the member has been permanently removed from the cluster");
+            self.removed_at
+                .get_or_insert_with(|| Instant::now() + REMOVED_PAUSE);
         }
         Ok(())
+    }
+
+    fn tell_peers(
+        &self,
+        peers: Vec<PeerChange>,
+        messages: Vec<Message>,
+        snapshots: Vec<SnapshotToSend>,
+    ) {
+        for change in peers {
+            match change {
+                PeerChange::Set { id, peer_urls } => {
+                    self.peers.add_peer(id, peer_urls.clone());
+                    self.peers.update_peer(id, peer_urls);
+                }
+                PeerChange::Remove { id } => self.peers.remove_peer(id),
+            }
+        }
+        if !messages.is_empty() {
+            self.peers.send(messages);
+        }
+        for SnapshotToSend { message, view } in snapshots {
+            self.peers
+                .send_snapshot(message, Box::new(Database::new(view)));
+        }
     }
 
     fn send_commit(&self, job: CommitJob) {

@@ -9,10 +9,11 @@
 
 mod applied;
 mod member_loop;
+mod peer_host;
 mod read_pool;
 mod stages;
 
-pub use member_loop::{Input, Started, start};
+pub use member_loop::{Input, Settings, Started, start};
 pub use read_pool::ReadPool;
 
 use crate::metrics::{METRICS, Tally};
@@ -228,13 +229,22 @@ impl Handle {
         ))));
     }
 
+    /// Hands leadership over, if this member has it and another can take it, and runs `then`.
+    pub fn hand_over(&self, then: Then) {
+        self.send(Input::HandOver(Waiter::Then(then)));
+    }
+
     fn send(&self, input: Input) {
         let (refused, error) = match self.mailbox.try_send(input) {
             Ok(()) => return,
             Err(TrySendError::Full(input)) => (input, api::Error::RequestTooManyRequests),
             Err(TrySendError::Disconnected(input)) => (input, api::Error::Stopped),
         };
-        if let Input::Read(waiter) | Input::Commit(waiter) | Input::Defragment(waiter) = refused {
+        if let Input::Read(waiter)
+        | Input::Commit(waiter)
+        | Input::Defragment(waiter)
+        | Input::HandOver(waiter) = refused
+        {
             self.shared
                 .reply(waiter, Reply::Failed(error), &mut WakeBatch::new());
         }

@@ -4,6 +4,7 @@
 use super::member_loop::Input;
 use crate::measured_disk::database_time;
 use crate::metrics::METRICS;
+use quorate_node::bolt::Db;
 use quorate_node::store::commit::Frozen;
 use quorate_node::store::watch::catch_up::{self, Bounds, Step};
 use quorate_node::{CommitStage, CompactionStep, LogJob, LogStage};
@@ -59,6 +60,8 @@ pub fn run_log(mut stage: LogStage, jobs: &Receiver<Vec<LogJob>>, loop_: &SyncSe
 
 /// Something for the database's thread.
 pub enum CommitJob {
+    /// Go on with another database, whose consistent index this is.
+    Replace(Db, u64),
     /// What was applied.
     Commit(Frozen),
     /// A step of the vacuum.
@@ -88,6 +91,11 @@ fn scrub(stage: &mut CommitStage) -> Result<(), quorate_node::Error> {
 pub fn run_commit(mut stage: CommitStage, jobs: &Receiver<CommitJob>, loop_: &SyncSender<Input>) {
     loop {
         let outcome = match jobs.recv_timeout(SCRUB_PAUSE) {
+            Ok(CommitJob::Replace(db, index)) => {
+                stage = CommitStage::new(db, index);
+                let _gone = loop_.send(Input::DatabaseReplaced);
+                Ok(())
+            }
             Ok(CommitJob::Commit(frozen)) => run_one_commit(&mut stage, &frozen, loop_),
             Ok(CommitJob::Vacuum) => stage.vacuum().map(|step| {
                 let _gone = loop_.send(Input::Vacuumed(step));
