@@ -43,6 +43,11 @@ impl StoredHashes {
         self.0.drain(..excess);
     }
 
+    /// All of them, those of the newest revisions first.
+    pub fn newest_first(&self) -> impl Iterator<Item = KeyValueHash> {
+        self.0.iter().rev().copied()
+    }
+
     /// The one for this revision.
     pub fn find(&self, revision: i64) -> Option<KeyValueHash> {
         self.0

@@ -1,11 +1,12 @@
 //! The primary's duties to leases: proposing the revocation of those that are due, and checkpoints.
 
-use super::{Member, REVOKE_BATCH, RevocationWaiter};
+use super::{Member, REVOKE_BATCH, Revocation, RevocationWaiter};
 use quorate_api as api;
 use quorate_api::etcdserverpb::InternalRaftRequest;
 
 impl<T> Member<T> {
-    /// Calls `then` once the lease, which is due, is gone and the view without it is out.
+    /// Calls `then` once the lease, which is due, is gone and the view without it is out, or once this
+    /// member is no longer its primary.
     pub fn when_revoked(&mut self, id: i64, then: RevocationWaiter) {
         self.revocation_waiters.entry(id).or_default().push(then);
     }
@@ -21,7 +22,16 @@ impl<T> Member<T> {
             .collect();
         for id in gone {
             let waiting = self.revocation_waiters.remove(&id).unwrap_or_default();
-            waiting.into_iter().for_each(|then| then());
+            waiting.into_iter().for_each(|then| then(Revocation::Gone));
+        }
+    }
+
+    /// Tells who waits that the leases are another member's to revoke from now on.
+    pub(super) fn tell_demoted(&mut self) {
+        for (_, waiting) in self.revocation_waiters.drain() {
+            waiting
+                .into_iter()
+                .for_each(|then| then(Revocation::Demoted));
         }
     }
 

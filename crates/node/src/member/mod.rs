@@ -19,6 +19,7 @@ mod apply;
 mod defragment;
 mod leadership;
 mod leases;
+mod log_versions;
 mod membership;
 mod peers;
 mod proposals;
@@ -396,8 +397,17 @@ pub struct Member<T> {
     revocation_waiters: HashMap<i64, Vec<RevocationWaiter>>,
 }
 
-/// Told once a lease is gone.
-pub type RevocationWaiter = Box<dyn FnOnce() + Send>;
+/// How waiting for a lease's revocation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revocation {
+    /// The lease is gone.
+    Gone,
+    /// This member is no longer primary: the next one may keep it.
+    Demoted,
+}
+
+/// Told how a revocation ended.
+pub type RevocationWaiter = Box<dyn FnOnce(Revocation) + Send>;
 
 impl<T> Member<T> {
     /// A member over what was found on disk; see [`crate::boot`].
@@ -613,6 +623,7 @@ impl<T> Member<T> {
         self.leader_since_ms = self.now_ms;
         if !is_leader {
             self.store.lessor().demote();
+            self.tell_demoted();
             self.term_begun = false;
         }
         if leader != 0 {
