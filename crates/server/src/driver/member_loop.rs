@@ -152,6 +152,7 @@ pub fn start(
         status: ArcSwap::from_pointee(member.status()),
         reads_are_local: AtomicBool::new(false),
         term: AtomicU64::new(member.status().term),
+        ticked_ms: AtomicU64::new(0),
         watch_counts: ArcSwap::from_pointee(Counts::default()),
         stopping: AtomicBool::new(false),
         ids: RequestIds::new(config.member_id, settings.start_ms),
@@ -261,6 +262,8 @@ impl MemberLoop {
                 // Ticks that were missed (a paused process) are not made up for.
                 self.next_tick = (self.next_tick + self.tick).max(Instant::now());
                 self.member.tick();
+                let now_ms = self.shared.now_ms();
+                self.shared.ticked_ms.store(now_ms, Ordering::Relaxed);
                 self.shared
                     .watch_counts
                     .store(Arc::new(self.member.hub().counts()));

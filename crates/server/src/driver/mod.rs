@@ -8,6 +8,7 @@
 //! Order that is kept: a view is published before the replies that rest on it go out.
 
 mod applied;
+mod awaiting;
 mod member_loop;
 mod peer_host;
 mod read_pool;
@@ -22,7 +23,10 @@ use crate::transport::{Body, Status as GrpcStatus, WakeBatch};
 use arc_swap::ArcSwap;
 use prost::Message as _;
 use quorate_api as api;
-use quorate_api::etcdserverpb::{CompactionRequest, InternalRaftRequest, RequestHeader};
+use quorate_api::etcdserverpb::alarm_request::AlarmAction;
+use quorate_api::etcdserverpb::{
+    AlarmRequest, AlarmType, CompactionRequest, InternalRaftRequest, RequestHeader,
+};
 use quorate_node::ids::RequestIds;
 use quorate_node::store::View;
 use quorate_node::store::index::Root;
@@ -56,6 +60,8 @@ pub struct Shared {
     status: ArcSwap<Status>,
     reads_are_local: AtomicBool,
     term: AtomicU64,
+    /// When the loop ticked last.
+    ticked_ms: AtomicU64,
     watch_counts: ArcSwap<Counts>,
     stopping: AtomicBool,
     ids: RequestIds,
@@ -108,6 +114,11 @@ impl Handle {
     /// Milliseconds since the start.
     pub fn now_ms(&self) -> u64 {
         self.shared.now_ms()
+    }
+
+    /// When the member's clock ticked last, on that clock.
+    pub fn ticked_ms(&self) -> u64 {
+        self.shared.ticked_ms.load(Ordering::Relaxed)
     }
 
     /// Whether the newest view may answer a linearizable read as it is.
@@ -199,6 +210,29 @@ impl Handle {
             physical: false,
         });
         self.flush();
+    }
+
+    /// Proposes an alarm for a member; it leaves with the next [`Handle::flush`].
+    pub fn raise_alarm(&self, member_id: u64, alarm: AlarmType) {
+        let id = self.draw_id();
+        let request = InternalRaftRequest {
+            header: Some(RequestHeader {
+                id,
+                ..Default::default()
+            }),
+            alarm: Some(AlarmRequest {
+                action: AlarmAction::Activate as i32,
+                member_id,
+                alarm: alarm as i32,
+            }),
+            ..Default::default()
+        };
+        self.propose(Proposal {
+            id,
+            data: request.encode_to_vec().into(),
+            token: None,
+            physical: false,
+        });
     }
 
     /// Numbers about watchers, as of a moment ago.
