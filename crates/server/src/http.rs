@@ -38,7 +38,7 @@ pub(crate) fn response(
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// As Go's http.Error writes it.
-fn error(status: StatusCode, text: &str) -> HttpResponse {
+pub(crate) fn error(status: StatusCode, text: &str) -> HttpResponse {
     let mut response = response(status, TEXT, format!("{text}\n"));
     response.headers_mut().insert(
         "x-content-type-options",
@@ -128,7 +128,7 @@ async fn route(services: Arc<Services>, request: HttpRequest, with_gateway: bool
     }
 }
 
-fn version(member: &Handle) -> HttpResponse {
+pub(crate) fn version(member: &Handle) -> HttpResponse {
     let view = member.view();
     let text = serde_json::json!({
         "etcdserver": quorate_node::ETCD_VERSION,

@@ -111,6 +111,8 @@ pub struct Metrics {
     pub watch_progress: Histogram,
     /// Health checks that passed.
     pub health_success: Counter,
+    /// Learners promoted through this member.
+    pub learner_promotions: Counter,
     /// Health checks that failed.
     pub health_failures: Counter,
     checks: Mutex<Checks>,
@@ -160,6 +162,7 @@ impl Metrics {
             watch_per_event: Histogram::new(LATENCY),
             watch_progress: Histogram::new(LATENCY),
             health_success: Counter::new(),
+            learner_promotions: Counter::new(),
             health_failures: Counter::new(),
             checks: Mutex::new(BTreeMap::new()),
         }
@@ -456,8 +459,8 @@ impl Metrics {
             ),
             (
                 "etcd_server_learner_promote_successes",
-                "Learners promoted; a lone member has none.",
-                0,
+                "Learners promoted.",
+                self.learner_promotions.get(),
             ),
             (
                 "etcd_server_health_success",

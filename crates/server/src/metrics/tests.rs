@@ -4,6 +4,8 @@
 use super::METRICS;
 use crate::config::Config;
 use crate::driver::{Handle, start};
+use crate::peer_api::exchange::Nobody;
+use crate::peer_api::{Peers, Timings};
 use crate::server::{boot_of, features};
 use crate::services::{Frontend, Limits, Services};
 use crate::slow_requests::Thresholds;
@@ -235,12 +237,27 @@ fn what_happens_is_counted_and_no_name_is_lost() {
             apply: slow,
         },
         features: features(&config),
+        fast_keep_alive: true,
     };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let timings = Timings {
+        request: slow,
+        tick: slow,
+    };
+    let peers = Peers::new(
+        member.clone(),
+        Arc::new(Nobody),
+        runtime.handle().clone(),
+        timings,
+    );
     let transport = Transport::start(2).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let service = Arc::new(Frontend {
-        services: Arc::new(Services::new(member.clone(), limits)),
+        services: Arc::new(Services::new(peers, limits)),
         grpc: true,
         gateway: true,
     });
@@ -252,10 +269,6 @@ fn what_happens_is_counted_and_no_name_is_lost() {
     transport.listen(Listener::Tcp(listener), endpoint).unwrap();
 
     let before = samples(&member, &config);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
     runtime.block_on(async {
         let socket = tokio::net::TcpStream::connect(address).await.unwrap();
         let (client, connection) = h2::client::handshake(socket).await.unwrap();
