@@ -1,8 +1,10 @@
 //! The driver: a member of `node` behind sockets, on threads and real files.
 
 mod auto_compaction;
+pub mod cluster_versions;
 mod compactor;
 pub mod config;
+pub mod corruption;
 mod data_dir;
 mod driver;
 pub mod errno;
@@ -14,6 +16,7 @@ mod measured_disk;
 mod metrics;
 mod notes;
 pub mod peers;
+pub mod peer_api;
 mod request_text;
 pub mod server;
 pub mod services;
