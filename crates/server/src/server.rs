@@ -9,6 +9,8 @@ use crate::logging::{list, spell_duration};
 use crate::measured_disk::MeasuredDisk;
 use crate::metrics::{Feature, METRICS};
 use crate::peers;
+use crate::peer_api::exchange::Nobody;
+use crate::peer_api::{Peers, Timings};
 use crate::services::{Frontend, Limits, Services};
 use crate::slow_requests::Thresholds;
 use crate::transport;
@@ -359,8 +361,26 @@ fn serve(
             apply: config.duration("warning-apply-duration"),
         },
         features: features(config),
+        fast_keep_alive: config.feature("FastLeaseKeepAlive", true),
     };
-    let services = Arc::new(Services::new(member.clone(), limits));
+    let background = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("background")
+        .enable_all()
+        .build()
+        .map_err(process("start the background runtime"))?;
+    let timings = Timings {
+        request: Duration::from_secs(5)
+            + 2 * Duration::from_millis(config.count("election-timeout")),
+        tick: Duration::from_millis(config.count("heartbeat-interval")),
+    };
+    let peers = Peers::new(
+        member.clone(),
+        Arc::new(Nobody),
+        background.handle().clone(),
+        timings,
+    );
+    let services = Arc::new(Services::new(peers, limits));
     let transport = transport::Transport::start(processors).map_err(process("start workers"))?;
 
     // Nobody is let in before a leader has applied its first entry.

@@ -1,22 +1,51 @@
-//! Leases. Grants and revocations go through the log; keep-alives and questions are asked of the
-//! member, which is their primary.
+//! Leases. Grants and revocations go through the log; a member that is not the leases' primary asks
+//! the one that is for renewals and remaining times.
 
-use super::kv::{Reader, failure};
 use super::propose::Field;
-use super::sink::Sink;
 use super::{Caller, Services, body, decode};
-use crate::metrics::{METRICS, Operation, Tally};
-use crate::transport::{Reply, Status, StreamHandler, WakeBatch};
+use crate::metrics::{Operation, Tally};
+use crate::peer_api::leases::{Known, LeaseError, is_behind, look_up};
+use crate::transport::{Body, Code, Reply, Status};
 use bytes::Bytes;
 use prost::Message;
 use quorate_api::Error;
 use quorate_api::etcdserverpb::{
-    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesResponse,
-    LeaseRevokeRequest, LeaseStatus, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+    LeaseGrantRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseStatus,
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, ResponseHeader,
 };
-use quorate_node::Reply as MemberReply;
-use quorate_node::store::lease::{MAX_TTL_S, Renewal};
+use quorate_node::store::lease::MAX_TTL_S;
 use quorate_node::store::quota::LEASE_OVERHEAD;
+
+/// The status of a lease that could not be asked after.
+pub(super) fn lease_status(error: LeaseError) -> Status {
+    match error {
+        LeaseError::NotFound => Error::LeaseNotFound.into(),
+        // etcd has no code for it.
+        LeaseError::NotPrimary => Status::new(Code::Unknown, error.to_string()),
+        LeaseError::Member(error) => error.into(),
+    }
+}
+
+/// What a client is told of a lease; nothing but that there is none, where it is not found.
+fn time_to_live(
+    header: ResponseHeader,
+    id: i64,
+    told: Result<LeaseTimeToLiveResponse, LeaseError>,
+) -> Result<Body, Status> {
+    let told = match told {
+        Ok(told) => told,
+        Err(LeaseError::NotFound) => LeaseTimeToLiveResponse {
+            id,
+            ttl: -1,
+            ..Default::default()
+        },
+        Err(error) => return Err(lease_status(error)),
+    };
+    Ok(body(&LeaseTimeToLiveResponse {
+        header: Some(header),
+        ..told
+    }))
+}
 
 impl Services {
     pub(super) fn lease_grant(
@@ -55,151 +84,54 @@ impl Services {
         self.propose(Field::LeaseRevoke, &message, tally, false, answer)
     }
 
-    /// Asks once the member is sure to be primary, and has applied what was acknowledged before.
-    fn when_current(
-        &self,
-        answer: &mut dyn FnMut() -> Caller,
-        then: impl FnOnce(Reader, Caller, &mut WakeBatch) + Send + 'static,
-    ) -> Reply {
-        let (reader, caller) = (self.reader(), answer());
-        if self.member.reads_are_local() {
-            then(reader, caller, &mut WakeBatch::new());
-        } else {
-            self.member
-                .linearizable(Box::new(move |reply, batch| match reply {
-                    MemberReply::Ready => then(reader, caller, batch),
-                    other => caller.respond_in(Err(failure(other)), batch),
-                }));
-        }
-        Reply::Later
-    }
-
     pub(super) fn lease_time_to_live(
         &self,
         message: Bytes,
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
-        let request: LeaseTimeToLiveRequest = decode(message)?;
-        Ok(self.when_current(answer, move |reader, caller, _| {
-            let member = reader.member.clone();
-            // A question that finds no room drops the caller, which tells the client.
-            let _told = member.ask(Box::new(move |member, batch| {
-                let now_ms = member.now_ms();
-                let revision = member.view().revision;
-                let info = member.lessor().info(request.id, now_ms, request.keys);
-                let mut response = LeaseTimeToLiveResponse {
-                    header: Some(reader.header(revision)),
-                    id: request.id,
-                    ttl: -1,
-                    ..Default::default()
+        let LeaseTimeToLiveRequest { id, keys } = decode(message)?;
+        let (reader, peers, caller) = (self.reader(), self.peers.clone(), answer());
+        self.member.ask(Box::new(move |member, batch| {
+            // A primary that is not behind answers at once; all else is a matter of waiting.
+            if member.lessor().is_primary() && !is_behind(member) {
+                let told = match look_up(member, id, keys) {
+                    Known::Found(told) => Ok(told),
+                    Known::NotFound => Err(LeaseError::NotFound),
+                    Known::NotPrimary => Err(Error::LeaderChanged.into()),
                 };
-                if let Some(info) = info
-                    && let Some(remaining_ms) = info.remaining_ms
-                {
-                    response.ttl = (remaining_ms / 1000) as i64;
-                    response.granted_ttl = info.ttl_s;
-                    response.keys = info
-                        .keys
-                        .iter()
-                        .map(|key| Bytes::copy_from_slice(key))
-                        .collect();
-                }
-                caller.respond_in(Ok(body(&response)), batch);
-            }));
-        }))
+                let header = reader.header(member.view().revision);
+                return caller.respond_in(time_to_live(header, id, told), batch);
+            }
+            let runtime = peers.runtime.clone();
+            runtime.spawn(async move {
+                let told = peers.lease_time_to_live(id, keys).await;
+                let header = reader.header(reader.member.view().revision);
+                caller.respond(time_to_live(header, id, told));
+            });
+        }))?;
+        Ok(Reply::Later)
     }
 
+    /// This member's leases as they are, wherever their primary is.
     pub(super) fn lease_leases(
         &self,
         _message: Bytes,
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
-        Ok(self.when_current(answer, move |reader, caller, _| {
-            let member = reader.member.clone();
-            // A question that finds no room drops the caller, which tells the client.
-            let _told = member.ask(Box::new(move |member, batch| {
-                let revision = member.view().revision;
-                let leases = member
-                    .lessor()
-                    .ids()
-                    .into_iter()
-                    .map(|id| LeaseStatus { id });
-                let response = LeaseLeasesResponse {
-                    header: Some(reader.header(revision)),
-                    leases: leases.collect(),
-                };
-                caller.respond_in(Ok(body(&response)), batch);
-            }));
-        }))
-    }
-
-    pub(super) fn open_keep_alive(&self, sink: Sink) -> Box<dyn StreamHandler> {
-        Box::new(KeepAlive {
-            reader: self.reader(),
-            sink,
-        })
-    }
-}
-
-struct KeepAlive {
-    reader: Reader,
-    sink: Sink,
-}
-
-impl StreamHandler for KeepAlive {
-    fn on_message(&mut self, message: Bytes) -> Result<(), Status> {
-        let request: LeaseKeepAliveRequest = decode(message)?;
-        // A client that asks and does not read its answers must not fill the memory.
-        if self.sink.writable() == 0 {
-            return Err(Error::RequestTooManyRequests.into());
-        }
-        let (reader, sink, id) = (self.reader.clone(), self.sink.clone(), request.id);
-        // The header is of before the renewal: nobody sees a lease revoked at a revision and kept
-        // alive at a later one.
-        let header = reader.header(reader.member.view().revision);
-        let tell = move |ttl: i64, batch: &mut WakeBatch| {
-            let response = LeaseKeepAliveResponse {
-                header: Some(header),
-                id,
-                ttl,
+        let (reader, caller) = (self.reader(), answer());
+        self.member.ask(Box::new(move |member, batch| {
+            let revision = member.view().revision;
+            let leases = member
+                .lessor()
+                .ids()
+                .into_iter()
+                .map(|id| LeaseStatus { id });
+            let response = LeaseLeasesResponse {
+                header: Some(reader.header(revision)),
+                leases: leases.collect(),
             };
-            sink.send_in(body(&response), batch);
-        };
-        let sink = self.sink.clone();
-        let asked = self.reader.member.ask(Box::new(move |member, batch| {
-            let now_ms = member.now_ms();
-            match member.lessor().renew(id, now_ms) {
-                Renewal::Renewed {
-                    ttl_s,
-                    clear_checkpoint,
-                } => {
-                    METRICS.leases_renewed.inc();
-                    if clear_checkpoint {
-                        member.clear_checkpoint(id);
-                    }
-                    tell(ttl_s, batch);
-                }
-                Renewal::NotFound => tell(0, batch),
-                // Its revocation is on its way: the answer is given when it is applied.
-                Renewal::Expiring => {
-                    member.when_revoked(id, Box::new(move || tell(0, &mut WakeBatch::new())));
-                }
-                Renewal::NotPrimary => sink.close_in(Error::NoLeader.into(), batch),
-            }
-        }));
-        Ok(asked?)
+            caller.respond_in(Ok(body(&response)), batch);
+        }))?;
+        Ok(Reply::Later)
     }
-
-    fn on_half_close(&mut self) {
-        // Behind the answers to what was asked before.
-        let sink = self.sink.clone();
-        let close = Box::new(move |_: &mut _, batch: &mut _| sink.close_in(Status::ok(), batch));
-        if let Err(error) = self.reader.member.ask(close) {
-            self.sink.close(error.into());
-        }
-    }
-
-    fn on_cancel(&mut self) {}
-
-    fn on_writable(&mut self) {}
 }

@@ -1,10 +1,12 @@
-//! Alarms, status, hashes, defragmentation.
+//! Alarms, status, hashes, defragmentation, moving the leader.
 
 use super::kv::failure;
 use super::propose::Field;
 use super::{Caller, Services, body, decode, store_status};
+use crate::driver::Waiter;
+use crate::logging::spell_duration;
 use crate::metrics::{METRICS, Operation, Tally};
-use crate::transport::{Reply, Status};
+use crate::transport::{Code, Reply, Status};
 use bytes::Bytes;
 use quorate_api::Error;
 use quorate_api::etcdserverpb::{
@@ -12,9 +14,13 @@ use quorate_api::etcdserverpb::{
     HashResponse, MoveLeaderRequest, MoveLeaderResponse, StatusRequest, StatusResponse,
 };
 use quorate_node::store::hash::{hash_by_revision, hash_file};
+use quorate_node::store::membership::spell_id;
 use quorate_node::store::quota::DEFAULT_QUOTA_BYTES;
 use quorate_node::{ETCD_VERSION, Reply as MemberReply};
 use std::time::Instant;
+
+/// What a transfer is answered that did not come to its end; gRPC has no code for it.
+const TRANSFER_TIMEOUT: &str = "etcdserver: request timed out, leader transfer took too long";
 
 impl Services {
     pub(super) fn alarm(
@@ -124,16 +130,48 @@ impl Services {
         Ok(Reply::Later)
     }
 
-    pub(super) fn move_leader(&self, message: Bytes) -> Result<Reply, Status> {
-        let request: MoveLeaderRequest = decode(message)?;
-        let status = self.member.status();
-        if status.leader != self.member.member_id() {
+    pub(super) fn move_leader(
+        &self,
+        message: Bytes,
+        answer: &mut dyn FnMut() -> Caller,
+    ) -> Result<Reply, Status> {
+        let MoveLeaderRequest { target_id } = decode(message)?;
+        let (own, view) = (self.member.member_id(), self.member.view());
+        if self.member.status().leader != own {
             return Err(Error::NotLeader.into());
         }
-        // A lone member can only be asked to keep what it has.
-        if request.target_id != status.leader {
+        if view.members.get(target_id).is_none_or(|to| to.is_learner) {
             return Err(Error::BadLeaderTransferee.into());
         }
-        Ok(Reply::Now(body(&MoveLeaderResponse { header: None })))
+        tracing::info!(
+            "local-member-id" = spell_id(own),
+            "current-leader-member-id" = spell_id(own),
+            "transferee-member-id" = spell_id(target_id),
+            "leadership transfer starting"
+        );
+        let (began, caller) = (Instant::now(), answer());
+        let waiter = Waiter::Then(Box::new(move |reply, batch| {
+            let answer = match reply {
+                MemberReply::Ready | MemberReply::Outcome(Ok(_)) => {
+                    tracing::info!(
+                        "local-member-id" = spell_id(own),
+                        "old-leader-member-id" = spell_id(own),
+                        "new-leader-member-id" = spell_id(target_id),
+                        "took" = %spell_duration(began.elapsed()),
+                        "leadership transfer finished"
+                    );
+                    Ok(body(&MoveLeaderResponse { header: None }))
+                }
+                MemberReply::Failed(Error::Timeout) => {
+                    Err(Status::new(Code::Unknown, TRANSFER_TIMEOUT))
+                }
+                other => Err(failure(other)),
+            };
+            caller.respond_in(answer, batch);
+        }));
+        self.member.ask(Box::new(move |member, _| {
+            member.transfer_leader(target_id, waiter);
+        }))?;
+        Ok(Reply::Later)
     }
 }

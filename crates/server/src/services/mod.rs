@@ -8,7 +8,9 @@ pub mod answer;
 mod caller;
 mod checks;
 mod cluster;
+mod downgrade;
 mod health;
+mod keep_alive;
 mod kv;
 mod lease;
 mod maintenance;
@@ -24,6 +26,7 @@ use sink::Sink;
 use crate::driver::Handle;
 use crate::metrics::calls::{self, RequestType};
 use crate::metrics::{Feature, METRICS};
+use crate::peer_api::Peers;
 use crate::slow_requests::{Call, Thresholds};
 use crate::transport::{
     Body, CallContext, ConnectionInbox, Ended, HttpReply, HttpRequest, Lookup, MethodId,
@@ -32,7 +35,7 @@ use crate::transport::{
 use bytes::Bytes;
 use prost::Message;
 use quorate_api as api;
-use quorate_api::etcdserverpb::ResponseHeader;
+use quorate_api::etcdserverpb::{RangeRequest, ResponseHeader};
 use quorate_api::{Code, Error, Method};
 use std::sync::Arc;
 
@@ -51,11 +54,14 @@ pub struct Limits {
     pub(crate) slow: Thresholds,
     /// Feature gates, for the metrics.
     pub(crate) features: Vec<Feature>,
+    /// Whether a lease that is there is renewed without waiting for what is committed.
+    pub(crate) fast_keep_alive: bool,
 }
 
 /// All services of a member.
 pub struct Services {
     pub(crate) member: Handle,
+    pub(crate) peers: Peers,
     pub(crate) limits: Limits,
     pub(crate) watch_streams: std::sync::atomic::AtomicU64,
     pub(crate) snapshots: Arc<std::sync::atomic::AtomicUsize>,
@@ -105,10 +111,11 @@ pub(crate) fn not_served(what: &str) -> Status {
 }
 
 impl Services {
-    /// Services over a running member.
-    pub fn new(member: Handle, limits: Limits) -> Services {
+    /// Services over a running member and its peers.
+    pub fn new(peers: Peers, limits: Limits) -> Services {
         Services {
-            member,
+            member: peers.member.clone(),
+            peers,
             limits,
             watch_streams: std::sync::atomic::AtomicU64::new(1),
             snapshots: Arc::default(),
@@ -131,6 +138,23 @@ impl Services {
         Ok(())
     }
 
+    /// What a learner serves: its status, and reads of what it has.
+    fn check_learner(&self, method: Method, message: &Bytes) -> Result<(), Status> {
+        if !self.member.status().is_learner {
+            return Ok(());
+        }
+        let is_served = match method {
+            Method::MaintenanceStatus | Method::MaintenanceSnapshot => true,
+            Method::KVRange => decode::<RangeRequest>(message.clone())?.serializable,
+            _ => false,
+        };
+        if is_served {
+            Ok(())
+        } else {
+            Err(Error::NotSupportedForLearner.into())
+        }
+    }
+
     /// A call of any unary method, as the transport and the JSON gateway make it.
     pub(crate) fn unary(
         &self,
@@ -138,6 +162,7 @@ impl Services {
         message: Bytes,
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
+        self.check_learner(method, &message)?;
         match method {
             Method::KVRange => self.range(message, answer),
             Method::KVPut => self.put(message, answer),
@@ -149,17 +174,17 @@ impl Services {
             Method::LeaseLeaseTimeToLive => self.lease_time_to_live(message, answer),
             Method::LeaseLeaseLeases => self.lease_leases(message, answer),
             Method::ClusterMemberList => self.member_list(message, answer),
-            Method::ClusterMemberAdd
-            | Method::ClusterMemberRemove
-            | Method::ClusterMemberUpdate
-            | Method::ClusterMemberPromote => Err(not_served("a change of membership")),
+            Method::ClusterMemberAdd => self.member_add(message, answer),
+            Method::ClusterMemberRemove => self.member_remove(message, answer),
+            Method::ClusterMemberUpdate => self.member_update(message, answer),
+            Method::ClusterMemberPromote => self.member_promote(message, answer),
             Method::MaintenanceAlarm => self.alarm(message, answer),
             Method::MaintenanceStatus => self.status(message),
             Method::MaintenanceDefragment => self.defragment(answer),
             Method::MaintenanceHash => self.hash(answer),
             Method::MaintenanceHashKV => self.hash_kv(message, answer),
-            Method::MaintenanceMoveLeader => self.move_leader(message),
-            Method::MaintenanceDowngrade => Err(not_served("a downgrade")),
+            Method::MaintenanceMoveLeader => self.move_leader(message, answer),
+            Method::MaintenanceDowngrade => self.downgrade(message, answer),
             Method::AuthAuthStatus => {
                 Ok(Reply::Now(body(&api::etcdserverpb::AuthStatusResponse {
                     header: Some(self.header(self.member.view().revision)),
@@ -182,6 +207,7 @@ impl Services {
         method: Method,
         sink: Sink,
     ) -> Result<Box<dyn StreamHandler>, Status> {
+        self.check_learner(method, &Bytes::new())?;
         match method {
             Method::WatchWatch => self.open_watch(sink),
             Method::LeaseLeaseKeepAlive => Ok(self.open_keep_alive(sink)),
