@@ -1,6 +1,7 @@
 //! The driver: a member of `node` behind sockets, on threads and real files.
 
 mod auto_compaction;
+mod bootstrap;
 pub mod cluster_versions;
 mod compactor;
 pub mod config;
@@ -12,11 +13,13 @@ mod gateway;
 mod http;
 mod listeners;
 pub mod logging;
+#[cfg(test)]
+mod lone;
 mod measured_disk;
 mod metrics;
 mod notes;
-pub mod peers;
 pub mod peer_api;
+pub mod peers;
 mod request_text;
 pub mod server;
 pub mod services;

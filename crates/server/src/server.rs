@@ -1,16 +1,19 @@
 //! A server: from a configuration to a member that serves, and back down.
 
 use crate::auto_compaction::{AutoCompaction, auto_compaction};
+use crate::bootstrap;
+use crate::cluster_versions;
 use crate::config::{Config, Endpoint};
+use crate::corruption::{self, InitialError};
 use crate::data_dir::{self, DataDirError};
 use crate::driver::{self, Started, start};
 use crate::listeners::{ListenError, bind_all};
 use crate::logging::{list, spell_duration};
 use crate::measured_disk::MeasuredDisk;
 use crate::metrics::{Feature, METRICS};
+use crate::peer_api::join::JoinError;
+use crate::peer_api::{LateClient, PeerApi, Peers, Timings};
 use crate::peers;
-use crate::peer_api::exchange::Nobody;
-use crate::peer_api::{Peers, Timings};
 use crate::services::{Frontend, Limits, Services};
 use crate::slow_requests::Thresholds;
 use crate::transport;
@@ -36,6 +39,12 @@ pub enum ServerError {
     /// What the data directory holds.
     #[error("{0}")]
     Boot(quorate_node::Error),
+    /// The cluster, or what the flags say of it.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// Its data, compared with the others'.
+    #[error(transparent)]
+    Inconsistent(#[from] InitialError),
     /// The member.
     #[error(transparent)]
     Member(#[from] quorate_node::Error),
@@ -60,6 +69,8 @@ impl ServerError {
             ServerError::Listen(_)
             | ServerError::DataDir(_)
             | ServerError::Boot(_)
+            | ServerError::Join(_)
+            | ServerError::Inconsistent(_)
             | ServerError::NotReady(_) => "discovery failed",
             ServerError::Member(_) | ServerError::Process { .. } => "the server failed",
         }
@@ -176,13 +187,20 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     let metrics = bind_all(&config.listen_metrics)?;
 
     data_dir::prepare(&config.data_dir).map_err(told("bootstrap failed"))?;
-    let boot_settings = boot_of(config, start_ms);
+    let mut boot_settings = boot_of(config, start_ms);
     let disk: Arc<dyn Disk> = Arc::new(MeasuredDisk(RealDisk));
     let not_booted = |error| ServerError::Boot(told("bootstrap failed")(error));
     let initialized = is_initialized(&*disk, &boot_settings.directories).map_err(not_booted)?;
     log_settings(config, initialized, &boot_settings.directories.member());
-    if !initialized && config.text("initial-cluster-state") == "existing" {
-        return Err(ServerError::NotReady("joining a cluster is not served yet"));
+    let background = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("background")
+        .enable_all()
+        .build()
+        .map_err(process("start the background runtime"))?;
+    if !initialized {
+        boot_settings.join =
+            bootstrap::first_start(&background, config).map_err(told("bootstrap failed"))?;
     }
     let driver_settings = driver::Settings {
         read_threads: std::thread::available_parallelism().map_or(2, usize::from),
@@ -209,6 +227,9 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
             "repaired the torn tail of the log"
         );
     }
+    if initialized {
+        bootstrap::check_data(&background, config, &booted.member)?;
+    }
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     if config.text("metrics") == "extensive" {
         METRICS.be_extensive();
@@ -218,7 +239,17 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         driver_settings.disk.clone(),
         driver_settings.directories.snap(),
     );
+    let client = Arc::new(LateClient::default());
+    let mut peers = None;
     let started = start(booted, driver_settings, |member, host| {
+        let to_ask = Peers::new(
+            member.clone(),
+            client.clone(),
+            background.handle().clone(),
+            Timings::of(config),
+        );
+        let api = PeerApi::new(to_ask.clone());
+        peers = Some(to_ask);
         let settings = peers::Settings {
             member_id: member.member_id(),
             cluster_id: member.cluster_id(),
@@ -227,12 +258,15 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
             disk,
             dial_timeout: Duration::from_secs(1) + election,
         };
-        peers::Transport::start(settings, host, Arc::new(NoApi), peer_listeners)
+        peers::Transport::start(settings, host, Arc::new(api), peer_listeners)
     })
     .map_err(process("start threads"))?;
+    client.set(started.peers.client());
+    let peers = peers.expect("a member that has started was connected");
     let outcome = serve(
         config,
         &started,
+        &peers,
         clients,
         http_clients,
         metrics,
@@ -338,6 +372,7 @@ pub(crate) fn features(config: &Config) -> Vec<Feature> {
 fn serve(
     config: &Config,
     started: &Started,
+    peers: &Peers,
     clients: Vec<transport::Listener>,
     http_clients: Vec<transport::Listener>,
     metrics: Vec<transport::Listener>,
@@ -363,24 +398,9 @@ fn serve(
         features: features(config),
         fast_keep_alive: config.feature("FastLeaseKeepAlive", true),
     };
-    let background = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("background")
-        .enable_all()
-        .build()
-        .map_err(process("start the background runtime"))?;
-    let timings = Timings {
-        request: Duration::from_secs(5)
-            + 2 * Duration::from_millis(config.count("election-timeout")),
-        tick: Duration::from_millis(config.count("heartbeat-interval")),
-    };
-    let peers = Peers::new(
-        member.clone(),
-        Arc::new(Nobody),
-        background.handle().clone(),
-        timings,
-    );
-    let services = Arc::new(Services::new(peers, limits));
+    let services = Arc::new(Services::new(peers.clone(), limits));
+    let _versions = cluster_versions::start(peers, config.duration("downgrade-check-time"));
+    let _corruption = corruption::start(peers, corruption::Intervals::of(config));
     let transport = transport::Transport::start(processors).map_err(process("start workers"))?;
 
     // Nobody is let in before a leader has applied its first entry.

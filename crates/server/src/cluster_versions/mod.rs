@@ -16,7 +16,6 @@ use quorate_node::ETCD_VERSION;
 use quorate_node::store::View;
 use quorate_node::store::membership::Membership;
 use semver::{MIN_CLUSTER, Version};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -28,23 +27,25 @@ const INTERVAL: Duration = Duration::from_secs(4);
 /// What makes a look due at once.
 #[derive(Debug, Default)]
 pub struct Wakes {
-    /// A leader's term has begun with its first entry.
-    pub term_began: Notify,
+    /// This member has become the leader.
+    pub leads: Notify,
     /// The cluster version has changed.
     pub version_changed: Notify,
 }
 
 /// Starts watching. `downgrade_interval`: between two looks whether a downgrade has arrived; zero
 /// for none.
-pub fn start(peers: &Peers, wakes: &Arc<Wakes>, downgrade_interval: Duration) -> Tasks {
+pub fn start(peers: &Peers, downgrade_interval: Duration) -> Tasks {
     let mut tasks = Tasks::default();
-    let runtime = &peers.runtime;
+    let (runtime, wakes) = (&peers.runtime, peers.member.wakes());
     let (of, woken) = (peers.clone(), wakes.clone());
     tasks.push(runtime.spawn(async move {
         loop {
-            // Woken or not, it is time.
-            let _late = timeout(INTERVAL, woken.term_began.notified()).await;
-            update_cluster_version(&of).await;
+            let woken = timeout(INTERVAL, woken.leads.notified()).await.is_ok();
+            // A lone member decides as soon as it leads, without asking anybody.
+            if !woken || of.member.view().members.iter().count() > 1 {
+                update_cluster_version(&of).await;
+            }
         }
     }));
     let (of, woken) = (peers.clone(), wakes.clone());
@@ -81,7 +82,8 @@ fn is_leader(peers: &Peers) -> bool {
 }
 
 async fn update_cluster_version(peers: &Peers) {
-    if !is_leader(peers) {
+    // A new leader first learns what was decided before its term.
+    if !is_leader(peers) || peers.member.linearized().await.is_err() {
         return;
     }
     let (member, view) = (&peers.member, peers.member.view());
@@ -145,7 +147,7 @@ async fn cancel_downgrade_that_arrived(peers: &Peers) {
         "the cluster has been downgraded"
     );
     let cancelled = member
-        .done(|member, waiter| member.set_downgrade(false, String::new(), waiter))
+        .done(|member, waiter| member.set_downgrade(false, String::new(), Some(waiter)))
         .await;
     if let Err(error) = cancelled {
         tracing::warn!("error" = %error, "failed to cancel downgrade");
@@ -186,17 +188,11 @@ async fn update_storage_version(peers: &Peers) {
             for step in &steps {
                 member.set_storage_version(&step.to_string());
             }
-            Ok::<_, StorageRefusal>(steps)
+            Ok::<_, StorageRefusal>(())
         })
         .await;
     let error = match asked {
-        Ok(Ok(steps)) => {
-            for step in steps {
-                tracing::info!(
-                    "new-storage-version" = step.to_string(),
-                    "updated storage version"
-                );
-            }
+        Ok(Ok(())) => {
             if let Some(target) = view.members.downgrade_job() {
                 tracing::info!(
                     "target-version" = target.as_str(),

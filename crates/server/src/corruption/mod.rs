@@ -7,6 +7,7 @@
 
 pub mod compare;
 
+use crate::config::Config;
 use crate::driver::Handle;
 use crate::logging::spell_duration;
 use crate::peer_api::hash_kv::{Asker, PeerHash, fetch_hashes};
@@ -72,6 +73,17 @@ pub struct Intervals {
     pub periodic: Duration,
     /// --compact-hash-check-time, where compactions' hashes are compared.
     pub compaction: Option<Duration>,
+}
+
+impl Intervals {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Intervals {
+        let compared = config.feature("CompactHashCheck", false);
+        Intervals {
+            periodic: config.duration("corrupt-check-time"),
+            compaction: compared.then(|| config.duration("compact-hash-check-time")),
+        }
+    }
 }
 
 /// Starts looking.
@@ -200,5 +212,4 @@ impl Checker {
 
 fn raise(member: &Handle, id: u64) {
     member.raise_alarm(id, AlarmType::Corrupt);
-    member.flush();
 }

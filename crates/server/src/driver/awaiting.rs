@@ -4,8 +4,11 @@
 //! while it waits costs nothing but the unheard answer.
 
 use super::{Handle, Waiter};
+use prost::Message as _;
 use quorate_api::Error;
-use quorate_node::{Member, Reply};
+use quorate_api::etcdserverpb::alarm_request::AlarmAction;
+use quorate_api::etcdserverpb::{AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader};
+use quorate_node::{Member, Proposal, Reply};
 use tokio::sync::oneshot;
 
 /// What a reply comes to for whoever waits for nothing but success.
@@ -58,5 +61,29 @@ impl Handle {
     pub async fn caught_up(&self) -> Result<(), Error> {
         self.done(|member, waiter| member.when_applied(waiter))
             .await
+    }
+
+    /// Proposes an alarm for a member; nobody waits for it.
+    pub fn raise_alarm(&self, member_id: u64, alarm: AlarmType) {
+        let id = self.draw_id();
+        let request = InternalRaftRequest {
+            header: Some(RequestHeader {
+                id,
+                ..Default::default()
+            }),
+            alarm: Some(AlarmRequest {
+                action: AlarmAction::Activate as i32,
+                member_id,
+                alarm: alarm as i32,
+            }),
+            ..Default::default()
+        };
+        self.propose(Proposal {
+            id,
+            data: request.encode_to_vec().into(),
+            token: None,
+            physical: false,
+        });
+        self.flush();
     }
 }

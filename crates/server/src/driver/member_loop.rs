@@ -152,6 +152,7 @@ pub fn start(
         status: ArcSwap::from_pointee(member.status()),
         reads_are_local: AtomicBool::new(false),
         term: AtomicU64::new(member.status().term),
+        wakes: Arc::default(),
         ticked_ms: AtomicU64::new(0),
         watch_counts: ArcSwap::from_pointee(Counts::default()),
         stopping: AtomicBool::new(false),
@@ -400,8 +401,12 @@ impl MemberLoop {
             }
         }
         for note in notes {
-            if matches!(note, Note::Ready) {
-                let _unheard = self.ready.send(());
+            match note {
+                Note::Ready => {
+                    let _unheard = self.ready.send(());
+                }
+                Note::ClusterVersion { .. } => self.shared.wakes.version_changed.notify_one(),
+                _ => {}
             }
             crate::notes::write(&note, &self.shared, &self.data_dir);
         }
@@ -444,7 +449,11 @@ impl MemberLoop {
 
     fn publish_status(&self) {
         let status = self.member.status();
-        if **self.shared.status.load() != status {
+        let before = **self.shared.status.load();
+        if before != status {
+            if status.leader == self.shared.member_id && before.leader != status.leader {
+                self.shared.wakes.leads.notify_one();
+            }
             self.shared.term.store(status.term, Ordering::Relaxed);
             self.shared
                 .reads_are_local

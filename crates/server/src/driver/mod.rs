@@ -17,16 +17,14 @@ mod stages;
 pub use member_loop::{Input, Settings, Started, start};
 pub use read_pool::ReadPool;
 
+use crate::cluster_versions::Wakes;
 use crate::metrics::{METRICS, Tally};
 use crate::services::Caller;
 use crate::transport::{Body, Status as GrpcStatus, WakeBatch};
 use arc_swap::ArcSwap;
 use prost::Message as _;
 use quorate_api as api;
-use quorate_api::etcdserverpb::alarm_request::AlarmAction;
-use quorate_api::etcdserverpb::{
-    AlarmRequest, AlarmType, CompactionRequest, InternalRaftRequest, RequestHeader,
-};
+use quorate_api::etcdserverpb::{CompactionRequest, InternalRaftRequest, RequestHeader};
 use quorate_node::ids::RequestIds;
 use quorate_node::store::View;
 use quorate_node::store::index::Root;
@@ -60,6 +58,7 @@ pub struct Shared {
     status: ArcSwap<Status>,
     reads_are_local: AtomicBool,
     term: AtomicU64,
+    wakes: Arc<Wakes>,
     /// When the loop ticked last.
     ticked_ms: AtomicU64,
     watch_counts: ArcSwap<Counts>,
@@ -114,6 +113,11 @@ impl Handle {
     /// Milliseconds since the start.
     pub fn now_ms(&self) -> u64 {
         self.shared.now_ms()
+    }
+
+    /// Wakes whoever watches versions.
+    pub fn wakes(&self) -> Arc<Wakes> {
+        self.shared.wakes.clone()
     }
 
     /// When the member's clock ticked last, on that clock.
@@ -210,29 +214,6 @@ impl Handle {
             physical: false,
         });
         self.flush();
-    }
-
-    /// Proposes an alarm for a member; it leaves with the next [`Handle::flush`].
-    pub fn raise_alarm(&self, member_id: u64, alarm: AlarmType) {
-        let id = self.draw_id();
-        let request = InternalRaftRequest {
-            header: Some(RequestHeader {
-                id,
-                ..Default::default()
-            }),
-            alarm: Some(AlarmRequest {
-                action: AlarmAction::Activate as i32,
-                member_id,
-                alarm: alarm as i32,
-            }),
-            ..Default::default()
-        };
-        self.propose(Proposal {
-            id,
-            data: request.encode_to_vec().into(),
-            token: None,
-            physical: false,
-        });
     }
 
     /// Numbers about watchers, as of a moment ago.

@@ -3,10 +3,9 @@
 
 use super::METRICS;
 use crate::config::Config;
-use crate::driver::{Handle, start};
-use crate::peer_api::exchange::Nobody;
-use crate::peer_api::{Peers, Timings};
-use crate::server::{boot_of, features};
+use crate::driver::Handle;
+use crate::lone::Lone;
+use crate::server::features;
 use crate::services::{Frontend, Limits, Services};
 use crate::slow_requests::Thresholds;
 use crate::transport::tests::fake::{Outcome, call, call_request, framed, with_headers};
@@ -19,8 +18,6 @@ use quorate_api::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, PutRequest,
     RangeRequest, RequestOp, TxnRequest,
 };
-use quorate_node::boot::boot;
-use quorate_node::disk::faulty::FaultyDisk;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -221,11 +218,13 @@ fn what_happens_is_counted_and_no_name_is_lost() {
     let arguments = ["--data-dir=/m", "--metrics=extensive"].map(str::to_owned);
     let config = Config::parse(arguments.into_iter(), |_| None).unwrap();
     METRICS.be_extensive();
-    let booted = boot(Arc::new(FaultyDisk::new(1)), boot_of(&config, 1)).unwrap();
     let slow = Duration::from_secs(3600);
     // Whatever is applied is slow.
-    let started = start(booted, 1, 1, "/m".into(), Duration::ZERO).unwrap();
-    started.ready.recv().unwrap();
+    let Lone {
+        started,
+        peers,
+        runtime,
+    } = Lone::start(&config, Duration::ZERO);
     let member = started.handle.clone();
     let limits = Limits {
         max_request_bytes: 1 << 20,
@@ -239,20 +238,6 @@ fn what_happens_is_counted_and_no_name_is_lost() {
         features: features(&config),
         fast_keep_alive: true,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let timings = Timings {
-        request: slow,
-        tick: slow,
-    };
-    let peers = Peers::new(
-        member.clone(),
-        Arc::new(Nobody),
-        runtime.handle().clone(),
-        timings,
-    );
     let transport = Transport::start(2).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -23,16 +23,6 @@ pub trait Exchange: Send + Sync + 'static {
 /// Most bytes of an answer that are taken; the largest ones name every key of a lease.
 pub const ANSWER_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// Nobody to ask: of a member that has no peers.
-#[derive(Clone, Copy, Debug)]
-pub struct Nobody;
-
-impl Exchange for Nobody {
-    fn send<'a>(&'a self, _: &'a str, _: Request<Bytes>, _: Duration) -> Answered<'a> {
-        Box::pin(async { Err("there are no peers".to_owned()) })
-    }
-}
-
 /// A GET of a path.
 pub(super) fn get(path: &'static str) -> Request<Bytes> {
     let mut request = Request::new(Bytes::new());

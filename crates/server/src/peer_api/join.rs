@@ -5,17 +5,22 @@
 //! do. One that begins a new cluster makes sure that the cluster does not run already.
 //! Source: etcd's bootstrap.go, config.go and membership.ValidateClusterAndAssignIDs.
 
+use super::Timings;
 use super::exchange::Exchange;
 use super::members::{FetchError, JOIN_TIMEOUT, RemoteCluster, fetch_cluster, has_started};
 use super::same_urls::{Resolve, same_urls};
 use super::versions::{MemberVersions, fetch_downgrade_enabled, fetch_versions};
 use crate::cluster_versions::semver::{MIN_CLUSTER, OWN, Version};
+use crate::config::Config;
 use quorate_node::ids::member_id;
 use quorate_node::store::buckets::Edits;
 use quorate_node::store::membership::{Member, Membership, spell_id};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Time for one answer of a cluster that should not be there: its members may be starting too.
+const NEW_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the flags say of the cluster.
 #[derive(Clone, Debug)]
@@ -82,6 +87,18 @@ pub enum JoinError {
 }
 
 impl Flags {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Flags {
+        Flags {
+            name: config.name.clone(),
+            initial_cluster: config.initial_cluster.clone(),
+            token: config.text("initial-cluster-token").to_owned(),
+            advertise_peer: config.advertise_peer.clone(),
+            max_learners: config.count("max-learners") as usize,
+            request_timeout: Timings::of(config).request,
+        }
+    }
+
     fn own_urls(&self) -> Result<&[String], JoinError> {
         let own = self
             .initial_cluster
@@ -275,8 +292,7 @@ pub async fn check_new(
     }
     flags.check_duplicates()?;
     let id = member_id(own, &flags.token);
-    let timeout = flags.request_timeout;
-    if has_started(exchange, &flags.others(), id, timeout).await {
+    if has_started(exchange, &flags.others(), id, NEW_TIMEOUT).await {
         return Err(JoinError::AlreadyStarted(id));
     }
     Ok(())

@@ -11,6 +11,7 @@ pub mod hash_kv;
 pub mod join;
 pub(crate) mod leases;
 pub mod members;
+mod over_client;
 pub(crate) mod promote;
 pub mod same_urls;
 mod serve;
@@ -22,9 +23,11 @@ pub mod versions;
 mod tests;
 
 pub use exchange::Exchange;
+pub use over_client::{BeforeTransport, LateClient};
 pub(crate) use serve::hash_here;
 pub use tasks::Tasks;
 
+use crate::config::Config;
 use crate::driver::Handle;
 use crate::transport::{HttpReply, HttpRequest};
 use std::sync::Arc;
@@ -37,6 +40,17 @@ pub struct Timings {
     pub request: Duration,
     /// Between two looks for a leader.
     pub tick: Duration,
+}
+
+impl Timings {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Timings {
+        let millis = |flag: &str| Duration::from_millis(config.count(flag));
+        Timings {
+            request: Duration::from_secs(5) + 2 * millis("election-timeout"),
+            tick: millis("heartbeat-interval"),
+        }
+    }
 }
 
 /// The other members, as this one reaches them.

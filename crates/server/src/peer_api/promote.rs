@@ -40,7 +40,7 @@ impl Peers {
         let change = MemberChange::Promote(id);
         let outcome = self
             .member
-            .done(move |member, waiter| member.change_membership(change, waiter))
+            .done(move |member, waiter| member.change_membership(&change, waiter))
             .await;
         if outcome != Err(Error::NotLeader) {
             tell_applied(&self.member, "ConfChangeAddNode", id);

@@ -1,11 +1,9 @@
 //! The endpoints of a lone member, byte for byte as etcd 3.7.3 answers them.
 
-use super::exchange::Nobody;
+use super::PeerApi;
 use super::members::CLUSTER_ID_HEADER;
-use super::{PeerApi, Peers, Timings};
 use crate::config::Config;
-use crate::driver::{Started, start};
-use crate::server::boot_of;
+use crate::lone::Lone;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt;
@@ -16,21 +14,15 @@ use quorate_api::etcdserverpb::{
 };
 use quorate_api::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
 use quorate_node::Proposal;
-use quorate_node::boot::boot;
-use quorate_node::disk::faulty::FaultyDisk;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Runtime;
 
-struct Lone {
+struct Asked {
+    lone: Lone,
     api: PeerApi,
-    peers: Peers,
-    runtime: Runtime,
-    started: Started,
 }
 
 /// A member that has begun to serve, named and reached as in etcd's recorded answers.
-fn lone() -> Lone {
+fn lone() -> Asked {
     let arguments = [
         "--data-dir=/m",
         "--listen-peer-urls=http://127.0.0.1:42380",
@@ -40,36 +32,15 @@ fn lone() -> Lone {
         "--advertise-client-urls=http://127.0.0.1:42379",
     ];
     let config = Config::parse(arguments.map(str::to_owned).into_iter(), |_| None).unwrap();
-    let booted = boot(Arc::new(FaultyDisk::new(1)), boot_of(&config, 1)).unwrap();
-    let hour = Duration::from_secs(3600);
-    let started = start(booted, 1, 1, "/m".into(), hour).unwrap();
-    started.ready.recv().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let timings = Timings {
-        request: hour,
-        tick: hour,
-    };
-    let peers = Peers::new(
-        started.handle.clone(),
-        Arc::new(Nobody),
-        runtime.handle().clone(),
-        timings,
-    );
-    Lone {
-        api: PeerApi::new(peers.clone()),
-        peers,
-        runtime,
-        started,
-    }
+    let lone = Lone::start(&config, Duration::from_secs(3600));
+    let api = PeerApi::new(lone.peers.clone());
+    Asked { lone, api }
 }
 
 /// Status, content type, cluster id and body.
 type Answer = (u16, String, String, Bytes);
 
-impl Lone {
+impl Asked {
     fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Answer {
         self.ask_as(method, path, body, "")
     }
@@ -86,7 +57,7 @@ impl Lone {
         *request.uri_mut() = path.parse().unwrap();
         let cluster = http::HeaderValue::from_static(cluster);
         request.headers_mut().insert(CLUSTER_ID_HEADER, cluster);
-        self.runtime.block_on(async {
+        self.lone.runtime.block_on(async {
             let answer = self.api.serve(request).await;
             let header = |name: &str| {
                 let value = answer.headers().get(name);
@@ -106,7 +77,7 @@ impl Lone {
     }
 
     fn grant(&self, id: i64, ttl: i64) {
-        let handle = &self.started.handle;
+        let handle = &self.lone.started.handle;
         let request_id = handle.draw_id();
         let request = InternalRaftRequest {
             header: Some(RequestHeader {
@@ -124,7 +95,7 @@ impl Lone {
                 physical: false,
             }]);
         });
-        self.runtime.block_on(granted).unwrap();
+        self.lone.runtime.block_on(granted).unwrap();
     }
 }
 
@@ -146,7 +117,7 @@ fn settle(lone: &Lone) {
 #[test]
 fn what_a_lone_member_answers() {
     let lone = lone();
-    settle(&lone);
+    settle(&lone.lone);
     let (get, post) = (|| Method::GET, || Method::POST);
     assert_eq!(
         lone.ask(get(), "/members", ""),
@@ -262,6 +233,9 @@ fn leases_are_renewed_and_told() {
     assert!((1..=600).contains(&told.ttl));
 
     // The leader itself needs nobody.
-    let renewed = lone.runtime.block_on(lone.peers.renew_lease(5, false));
+    let renewed = lone
+        .lone
+        .runtime
+        .block_on(lone.lone.peers.renew_lease(5, false));
     assert_eq!(renewed, Ok(600));
 }

@@ -187,7 +187,7 @@ impl Services {
             caller.respond_in(answer, batch);
         }));
         self.member.ask(Box::new(move |member, _| {
-            member.change_membership(change, waiter);
+            member.change_membership(&change, waiter);
         }))?;
         Ok(Reply::Later)
     }

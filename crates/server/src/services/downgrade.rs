@@ -48,7 +48,7 @@ async fn enable(member: &Handle, request: &DowngradeRequest) -> Result<(), Error
     validate_now(member, &target).await?;
     let target = target.to_string();
     member
-        .done(move |member, waiter| member.set_downgrade(true, target, waiter))
+        .done(move |member, waiter| member.set_downgrade(true, target, Some(waiter)))
         .await
 }
 
@@ -58,7 +58,7 @@ async fn cancel(member: &Handle) -> Result<(), Error> {
         return Err(Error::NoInflightDowngrade);
     }
     member
-        .done(|member, waiter| member.set_downgrade(false, String::new(), waiter))
+        .done(|member, waiter| member.set_downgrade(false, String::new(), Some(waiter)))
         .await
 }
 

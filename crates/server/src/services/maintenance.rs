@@ -6,7 +6,7 @@ use super::{Caller, Services, body, decode, store_status};
 use crate::driver::Waiter;
 use crate::logging::spell_duration;
 use crate::metrics::{METRICS, Operation, Tally};
-use crate::transport::{Code, Reply, Status};
+use crate::transport::{Reply, Status};
 use bytes::Bytes;
 use quorate_api::Error;
 use quorate_api::etcdserverpb::{
@@ -18,9 +18,6 @@ use quorate_node::store::membership::spell_id;
 use quorate_node::store::quota::DEFAULT_QUOTA_BYTES;
 use quorate_node::{ETCD_VERSION, Reply as MemberReply};
 use std::time::Instant;
-
-/// What a transfer is answered that did not come to its end; gRPC has no code for it.
-const TRANSFER_TIMEOUT: &str = "etcdserver: request timed out, leader transfer took too long";
 
 impl Services {
     pub(super) fn alarm(
@@ -161,9 +158,6 @@ impl Services {
                         "leadership transfer finished"
                     );
                     Ok(body(&MoveLeaderResponse { header: None }))
-                }
-                MemberReply::Failed(Error::Timeout) => {
-                    Err(Status::new(Code::Unknown, TRANSFER_TIMEOUT))
                 }
                 other => Err(failure(other)),
             };
