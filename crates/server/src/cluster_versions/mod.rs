@@ -117,10 +117,8 @@ async fn update_cluster_version(peers: &Peers) {
         .done(move |member, waiter| member.set_cluster_version(text, Some(waiter)))
         .await;
     match outcome {
-        Ok(()) => tracing::info!(
-            "cluster-version" = version.short(),
-            "cluster version is updated"
-        ),
+        // Told by every member that applies it.
+        Ok(()) => {}
         Err(error @ Error::Stopped) => tracing::warn!(
             "error" = %error,
             "aborting cluster version update; server is stopped"

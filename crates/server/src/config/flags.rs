@@ -644,14 +644,14 @@ pub const FLAGS: &[Flag] = &[
         "corrupt-check-time",
         Duration,
         "0s",
-        PEERS,
+        Served,
         "time between checks against other members",
     ),
     flag(
         "compact-hash-check-time",
         Duration,
         "1m0s",
-        PEERS,
+        Served,
         "time between checks of compaction hashes",
     ),
     flag(
@@ -693,7 +693,7 @@ pub const FLAGS: &[Flag] = &[
         "downgrade-check-time",
         Duration,
         "5s",
-        PEERS,
+        Served,
         "time between checks of a downgrade",
     ),
     // Unsafe.

@@ -31,6 +31,14 @@ const SECTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "Looking after the cluster",
+        &[
+            "corrupt-check-time",
+            "compact-hash-check-time",
+            "downgrade-check-time",
+        ],
+    ),
+    (
         "How much it keeps",
         &[
             "quota-backend-bytes",

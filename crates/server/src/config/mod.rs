@@ -147,6 +147,10 @@ impl Config {
                 "--election-timeout[{election}ms] is too long, and should be set less than 50000ms"
             ));
         }
+        let compared = self.duration("compact-hash-check-time");
+        if compared.is_zero() {
+            return invalid("--compact-hash-check-time must be >0 (set to 0s)".into());
+        }
         if !matches!(self.text("initial-cluster-state"), "new" | "existing") {
             return Err(Refusal::Usage(format!(
                 "invalid value {:?} for flag -initial-cluster-state: invalid value",
@@ -434,6 +438,7 @@ mod tests {
     fn timings_are_checked() {
         assert!(parse(&["--heartbeat-interval=300"]).is_err());
         assert!(parse(&["--election-timeout=60000"]).is_err());
+        assert!(parse(&["--compact-hash-check-time=0s"]).is_err());
     }
 
     #[test]
