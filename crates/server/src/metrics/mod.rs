@@ -18,9 +18,7 @@ pub mod text;
 pub use operations::{Operation, Tally, TxnShape};
 
 use crate::driver::Handle;
-use instruments::{
-    APPLY, Counter, DEFRAGMENTATION, HASH, Histogram, LATENCY, RECEIVED_SNAPSHOT, SNAPSHOT, Scale,
-};
+use instruments::{APPLY, Counter, DEFRAGMENTATION, HASH, Histogram, LATENCY, SNAPSHOT, Scale};
 use operations::OPERATIONS;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -198,6 +196,7 @@ impl Metrics {
         self.write_server(&mut page, features);
         states::write(&mut page, member);
         calls::write(&mut page, self.is_extensive());
+        crate::peers::metrics::write(&mut page);
         process::write(&mut page);
         page.into_text()
     }
@@ -261,23 +260,6 @@ impl Metrics {
             ),
         ];
         write_histograms(page, &all);
-        for (name, help, scale) in [
-            (
-                "etcd_snap_db_fsync_duration_seconds",
-                "Time that syncs of received databases took.",
-                LATENCY,
-            ),
-            (
-                "etcd_snap_db_save_total_duration_seconds",
-                "Time that saving received databases took.",
-                RECEIVED_SNAPSHOT,
-            ),
-        ] {
-            // A lone member receives none.
-            let none = instruments::Distribution::new(scale);
-            page.begin(name, Kind::Histogram, help);
-            page.distribution(name, &[], &none);
-        }
         page.single(
             "etcd_disk_wal_write_bytes_total",
             Kind::Gauge,

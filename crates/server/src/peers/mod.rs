@@ -48,3 +48,6 @@ mod transport;
 pub use address::AddressError;
 pub use host::{Failure, Fallback, Host, Refusal, Settings, SnapshotSource};
 pub use transport::Transport;
+
+#[cfg(test)]
+mod tests;

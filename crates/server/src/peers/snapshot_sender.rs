@@ -170,6 +170,11 @@ impl SnapshotBody {
         let len = PIECE_BYTES.min(self.database - self.offset);
         if len == 0 {
             self.reading = Reading::Done;
+            tracing::info!(
+                "bytes" = self.database,
+                "size" = spell_size(self.database),
+                "sent database snapshot to writer"
+            );
             return;
         }
         let offset = self.offset;
