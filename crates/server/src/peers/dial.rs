@@ -11,12 +11,15 @@ use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, spawn_blocking, spawn_local};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// etcd's ConnWriteTimeout.
@@ -24,6 +27,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a TCP connection may be silent before it is probed, and between probes.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Of the threads for files and names.
+const LOOKUPS_MAX: usize = 4;
 
 /// A connection could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -45,11 +51,32 @@ pub(super) enum Socket {
     Unix(UnixStream),
 }
 
+thread_local! {
+    /// Names that are looked up at a time: what answers late must not take all threads for files.
+    static LOOKUPS: Arc<Semaphore> = Arc::new(Semaphore::new(LOOKUPS_MAX));
+}
+
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let turn = LOOKUPS.with(Arc::clone).acquire_owned().await;
+    let host = host.to_owned();
+    let looked_up = spawn_blocking(move || {
+        let addresses = (host.as_str(), port).to_socket_addrs();
+        // Not before: the thread is taken for as long as this takes, even if nobody waits any more.
+        drop(turn);
+        addresses.map(Iterator::collect)
+    });
+    looked_up.await.map_err(io::Error::other)?
+}
+
 impl Socket {
     async fn connect(address: &PeerAddress) -> io::Result<Socket> {
         match address {
             PeerAddress::Tcp(host, port) => {
-                let socket = TcpStream::connect((host.as_str(), *port)).await?;
+                let addresses = resolve(host, *port).await?;
+                let socket = TcpStream::connect(&addresses[..]).await?;
                 prepare(&socket)?;
                 Ok(Socket::Tcp(socket))
             }

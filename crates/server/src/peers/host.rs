@@ -68,7 +68,7 @@ pub trait Host: Send + Sync + 'static {
     /// The connections with a peer came up, or broke.
     fn active(&self, id: u64, active: bool);
 
-    /// The member has to stop.
+    /// The member has to stop. Told as often as it is found.
     fn failed(&self, failure: Failure);
 }
 

@@ -241,12 +241,12 @@ mod tests {
 
     #[test]
     fn only_members_of_the_cluster_with_fitting_versions_are_taken() {
-        let check = |server, min, cluster| {
+        let check = |server: &'static str, min: &'static str, cluster| {
             let mut list = vec![("x-etcd-cluster-id", cluster)];
-            if server != "" {
+            if !server.is_empty() {
                 list.push(("x-server-version", server));
             }
-            if min != "" {
+            if !min.is_empty() {
                 list.push(("x-min-cluster-version", min));
             }
             identity().check(&headers(&list))

@@ -70,9 +70,23 @@ impl Local {
         mut messages: Vec<Message>,
         active: bool,
     ) -> bool {
-        messages.retain(|message| self.vet(message).is_ok() && self.is_for_raft(message));
+        let mut all = true;
+        messages.retain(|message| {
+            let alone = message.kind == MessageKind::Snap;
+            if alone {
+                all = false;
+                link.received_failures.inc();
+                tracing::warn!(
+                    "local-member-id" = self.identity.member.as_str(),
+                    "remote-snapshot-sender-id" = hex(message.from),
+                    "dropped a snapshot message that came without its database"
+                );
+            }
+            // Local kinds are nobody else's to send.
+            !alone && !message.kind.is_local() && self.vet(message).is_ok()
+        });
         if messages.is_empty() {
-            return true;
+            return all;
         }
         let left = self.host.receive(messages);
         for message in &left {
@@ -94,19 +108,6 @@ impl Local {
                 false => "dropped Raft message since receiving buffer is full (overloaded network)",
             });
         }
-        left.is_empty()
-    }
-
-    /// Local kinds are nobody else's to send; a snapshot needs its database.
-    fn is_for_raft(&self, message: &Message) -> bool {
-        let snapshot = message.kind == MessageKind::Snap;
-        if snapshot {
-            tracing::warn!(
-                "local-member-id" = self.identity.member.as_str(),
-                "remote-snapshot-sender-id" = hex(message.from),
-                "dropped a snapshot message that came without its database"
-            );
-        }
-        !snapshot && !message.kind.is_local()
+        all && left.is_empty()
     }
 }

@@ -125,7 +125,27 @@ impl Network {
     }
 }
 
-const NUMBERS: &[(&str, Kind, &str, &str, fn(&Link) -> f64)] = &[
+/// Name, type, help, label.
+type Number = (
+    &'static str,
+    Kind,
+    &'static str,
+    &'static str,
+    fn(&Link) -> f64,
+);
+
+/// Name, type, help; labelled by both ends.
+type Between = (&'static str, Kind, &'static str, fn(&Link) -> f64);
+
+/// Name, help, label.
+type Time = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&Link) -> &Histogram,
+);
+
+const NUMBERS: &[Number] = &[
     (
         "etcd_network_peer_sent_bytes_total",
         Kind::Counter,
@@ -198,7 +218,7 @@ const NUMBERS: &[(&str, Kind, &str, &str, fn(&Link) -> f64)] = &[
     ),
 ];
 
-const BETWEEN: &[(&str, Kind, &str, fn(&Link) -> f64)] = &[
+const BETWEEN: &[Between] = &[
     (
         "etcd_network_active_peers",
         Kind::Gauge,
@@ -213,7 +233,7 @@ const BETWEEN: &[(&str, Kind, &str, fn(&Link) -> f64)] = &[
     ),
 ];
 
-const TIMES: &[(&str, &str, &str, fn(&Link) -> &Histogram)] = &[
+const TIMES: &[Time] = &[
     (
         "etcd_network_peer_round_trip_time_seconds",
         "Round trips of probes between members.",

@@ -16,9 +16,13 @@ use super::stream_reader::StreamReader;
 use super::stream_writer::StreamWriter;
 use super::{probe, snapshot_sender};
 use quorate_node::raft::{Message, MessageKind};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
+
+/// Time between two lines about dropped messages, which come by the thousand.
+const DROPS_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Peer {
     status: Rc<Status>,
@@ -28,6 +32,9 @@ pub(super) struct Peer {
     pipeline: Pipeline,
     _readers: [Task; 2],
     prober: RefCell<Task>,
+    /// When a dropped message was last logged, and how many were dropped since.
+    drops_logged: Cell<Option<Instant>>,
+    drops: Cell<u64>,
     snapshot: RefCell<Option<JoinHandle<()>>>,
 }
 
@@ -62,6 +69,8 @@ impl Peer {
             message: StreamWriter::start(StreamKind::Message, status.clone()),
             _readers: StreamKind::ALL.map(reader),
             prober: RefCell::new(Task::spawn(probe::run(status.clone(), urls.to_vec()))),
+            drops_logged: Cell::default(),
+            drops: Cell::new(0),
             snapshot: RefCell::default(),
             status,
             picker,
@@ -88,7 +97,7 @@ impl Peer {
     /// Sends a message by the way for its kind.
     pub fn send(&self, message: Message) {
         let kind = message.kind;
-        let (sent, way) = if kind == MessageKind::Snap {
+        let (refused, way) = if kind == MessageKind::Snap {
             (self.pipeline.push(message), "pipeline")
         } else if kind == MessageKind::App && self.msgapp.is_working() {
             (self.msgapp.push(message), "streamMsgAppV2")
@@ -97,7 +106,7 @@ impl Peer {
         } else {
             (self.pipeline.push(message), "pipeline")
         };
-        if let Err(message) = sent {
+        if let Some(message) = refused {
             self.dropped(&message, way);
         }
     }
@@ -108,6 +117,13 @@ impl Peer {
         if message.kind == MessageKind::Snap {
             status.local.host.snapshot_sent(message.to, false);
         }
+        status.link.sent_failures.inc();
+        self.drops.set(self.drops.get() + 1);
+        let logged = self.drops_logged.get();
+        if logged.is_some_and(|at| at.elapsed() < DROPS_LOG_INTERVAL) {
+            return;
+        }
+        self.drops_logged.set(Some(Instant::now()));
         tracing::warn!(
             "message-type" = message.kind.name(),
             "local-member-id" = status.local.identity.member.as_str(),
@@ -115,9 +131,9 @@ impl Peer {
             "remote-peer-id" = hex(status.id),
             "remote-peer-name" = way,
             "remote-peer-active" = status.is_active(),
+            "dropped-messages" = self.drops.take(),
             "dropped internal Raft message since sending buffer is full"
         );
-        status.link.sent_failures.inc();
     }
 
     /// Sends a snapshot, unless one is on its way.
@@ -161,7 +177,7 @@ impl Remote {
 
     /// Sends a message.
     pub fn send(&self, message: Message) {
-        let Err(message) = self.pipeline.push(message) else {
+        let Some(message) = self.pipeline.push(message) else {
             return;
         };
         let status = &self.status;

@@ -71,10 +71,11 @@ impl Pipeline {
     }
 
     /// Sends a message, or gives it back.
-    pub fn push(&self, message: Message) -> Result<(), Message> {
-        self.ways.queue.borrow_mut().push(message)?;
+    #[must_use]
+    pub fn push(&self, message: Message) -> Option<Message> {
+        let refused = self.ways.queue.borrow_mut().push(message);
         self.ways.arrived.notify_one();
-        Ok(())
+        refused
     }
 }
 

@@ -24,16 +24,17 @@ impl Queue {
     }
 
     /// Adds a message, or gives it back. One that is too large for any queue goes alone.
-    pub fn push(&mut self, message: Message) -> Result<(), Message> {
+    #[must_use]
+    pub fn push(&mut self, message: Message) -> Option<Message> {
         let len = message_len(&message);
         let full = self.messages.len() >= self.messages_max
             || (self.bytes + len > BYTES_MAX && !self.messages.is_empty());
         if full {
-            return Err(message);
+            return Some(message);
         }
         self.bytes += len;
         self.messages.push_back((message, len));
-        Ok(())
+        None
     }
 
     /// Takes the oldest message and its encoded length.
@@ -70,19 +71,19 @@ mod tests {
     fn it_is_bounded_by_number_and_by_bytes() {
         let mut queue = Queue::new(3);
         for _ in 0..3 {
-            assert!(queue.push(of_bytes(0)).is_ok());
+            assert!(queue.push(of_bytes(0)).is_none());
         }
-        assert_eq!(queue.push(of_bytes(1)), Err(of_bytes(1)));
+        assert_eq!(queue.push(of_bytes(1)), Some(of_bytes(1)));
         assert!(queue.pop().is_some());
-        assert!(queue.push(of_bytes(1)).is_ok());
+        assert!(queue.push(of_bytes(1)).is_none());
         queue.clear();
         assert!(queue.is_empty());
 
-        assert!(queue.push(of_bytes(BYTES_MAX)).is_ok());
-        assert!(queue.push(of_bytes(0)).is_err());
+        assert!(queue.push(of_bytes(BYTES_MAX)).is_none());
+        assert!(queue.push(of_bytes(0)).is_some());
         assert!(queue.pop().is_some());
-        assert!(queue.push(of_bytes(BYTES_MAX / 2)).is_ok());
-        assert!(queue.push(of_bytes(BYTES_MAX / 2)).is_err());
-        assert!(queue.push(of_bytes(1000)).is_ok());
+        assert!(queue.push(of_bytes(BYTES_MAX / 2)).is_none());
+        assert!(queue.push(of_bytes(BYTES_MAX / 2)).is_some());
+        assert!(queue.push(of_bytes(1000)).is_none());
     }
 }

@@ -91,6 +91,9 @@ impl Body for Answer {
 
 pub(super) type Reply = Response<Answer>;
 
+/// What is answered instead of what was asked for.
+pub(super) type Refused = Box<Reply>;
+
 fn whole(status: StatusCode, body: impl Into<Bytes>) -> Reply {
     let mut response = Response::new(Answer::Whole(Full::new(body.into())));
     *response.status_mut() = status;
@@ -209,18 +212,18 @@ fn with_cluster_id(hub: &Hub, mut response: Reply) -> Reply {
 }
 
 /// Refuses all methods but one.
-pub(super) fn require(method: &Method, only: &'static str) -> Result<(), Reply> {
+pub(super) fn require(method: &Method, only: &'static str) -> Result<(), Refused> {
     if method.as_str() == only {
         return Ok(());
     }
     let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
     let headers = response.headers_mut();
     headers.insert(ALLOW, HeaderValue::from_static(only));
-    Err(response)
+    Err(response.into())
 }
 
 /// Refuses members that are not of this cluster, and notes where others can be answered.
-pub(super) fn admit(hub: &Hub, request: &Request<Incoming>) -> Result<(), Reply> {
+pub(super) fn admit(hub: &Hub, request: &Request<Incoming>) -> Result<(), Refused> {
     check(hub, request)?;
     if let Some((id, urls)) = sender(request.headers()) {
         hub.add_remote(id, &urls);
@@ -228,9 +231,9 @@ pub(super) fn admit(hub: &Hub, request: &Request<Incoming>) -> Result<(), Reply>
     Ok(())
 }
 
-fn check(hub: &Hub, request: &Request<Incoming>) -> Result<(), Reply> {
+fn check(hub: &Hub, request: &Request<Incoming>) -> Result<(), Refused> {
     let checked = hub.local.identity.check(request.headers());
-    checked.map_err(|why| error(StatusCode::PRECONDITION_FAILED, &why.to_string()))
+    checked.map_err(|why| error(StatusCode::PRECONDITION_FAILED, &why.to_string()).into())
 }
 
 fn probing() -> Reply {
@@ -311,7 +314,7 @@ async fn read_whole(hub: &Hub, body: &mut Incoming, most: usize) -> Result<Bytes
 /// A message that found no stream.
 async fn pipeline(hub: &Rc<Hub>, mut request: Request<Incoming>) -> Reply {
     if let Err(refused) = require(request.method(), "POST").and_then(|()| admit(hub, &request)) {
-        return refused;
+        return *refused;
     }
     let member = hub.local.identity.member.as_str();
     let body = match read_whole(hub, request.body_mut(), MESSAGE_BYTES_MAX).await {
@@ -361,16 +364,16 @@ async fn pipeline(hub: &Rc<Hub>, mut request: Request<Incoming>) -> Reply {
 fn stream(hub: &Hub, request: &Request<Incoming>) -> Reply {
     match open_stream(hub, request) {
         Ok(body) => Response::new(Answer::Stream(body)),
-        Err(refused) => refused,
+        Err(refused) => *refused,
     }
 }
 
-fn open_stream(hub: &Hub, request: &Request<Incoming>) -> Result<StreamBody, Reply> {
+fn open_stream(hub: &Hub, request: &Request<Incoming>) -> Result<StreamBody, Refused> {
     require(request.method(), "GET")?;
     check(hub, request)?;
     let local = &hub.local;
     let member = local.identity.member.as_str();
-    let not_found = |why| error(StatusCode::NOT_FOUND, why);
+    let not_found = |why| Box::new(error(StatusCode::NOT_FOUND, why));
     let (path, from) = (request.uri().path().rsplit_once('/')).unwrap_or_default();
     let kind = StreamKind::ALL.into_iter().find(|kind| kind.path() == path);
     let Some(kind) = kind else {
@@ -395,7 +398,7 @@ fn open_stream(hub: &Hub, request: &Request<Incoming>) -> Result<StreamBody, Rep
             "remote-peer-id-from" = hex(from),
             "rejected stream from remote peer because it was removed"
         );
-        return Err(error(StatusCode::GONE, "removed member"));
+        return Err(error(StatusCode::GONE, "removed member").into());
     }
     let peers = hub.peers.borrow();
     let Some(peer) = peers.get(&from) else {
@@ -421,7 +424,7 @@ fn open_stream(hub: &Hub, request: &Request<Incoming>) -> Result<StreamBody, Rep
             "ignored streaming request; ID mismatch"
         );
         let mismatch = StatusCode::PRECONDITION_FAILED;
-        return Err(error(mismatch, "to field mismatch"));
+        return Err(error(mismatch, "to field mismatch").into());
     }
     Ok(peer.writer(kind).attach())
 }

@@ -11,7 +11,9 @@ use super::codec::{LENGTH_BYTES, length};
 use super::hub::Hub;
 use super::identity::hex;
 use super::metrics::{Link, NETWORK};
-use super::serve::{BodyError, Reply, admit, empty, error, forbidden, next_piece, require};
+use super::serve::{
+    BodyError, Refused, Reply, admit, empty, error, forbidden, next_piece, require,
+};
 use super::size::spell_size;
 use crate::logging::spell_duration;
 use bytes::{Buf, Bytes, BytesMut};
@@ -96,7 +98,7 @@ pub(super) async fn answer(hub: &Rc<Hub>, mut request: Request<Incoming>) -> Rep
     let began = Instant::now();
     if let Err(refused) = require(request.method(), "POST").and_then(|()| admit(hub, &request)) {
         NETWORK.unknown_snapshots.inc();
-        return refused;
+        return *refused;
     }
     let body = request.body_mut();
     let (message, size, rest) = match read_message(body).await {
@@ -125,7 +127,7 @@ pub(super) async fn answer(hub: &Rc<Hub>, mut request: Request<Incoming>) -> Rep
         }
         Err(refused) => {
             transfers.failed.inc();
-            refused
+            *refused
         }
     }
 }
@@ -160,7 +162,7 @@ async fn receive(
     body: &mut Incoming,
     rest: BytesMut,
     began: Instant,
-) -> Result<(), Reply> {
+) -> Result<(), Refused> {
     let (local, from) = (hub.local.identity.member.as_str(), hex(message.from));
     let snapshot = message.snapshot.as_ref();
     let index = snapshot.map_or(0, |snapshot| snapshot.metadata.index);
@@ -171,10 +173,10 @@ async fn receive(
             "message-type" = message.kind.name(),
             "unexpected Raft message type"
         );
-        return Err(error(StatusCode::BAD_REQUEST, "wrong raft message type"));
+        return Err(error(StatusCode::BAD_REQUEST, "wrong raft message type").into());
     }
     let vetted = hub.local.vet(&message);
-    vetted.map_err(|why| forbidden(&why.to_string()))?;
+    vetted.map_err(|why| Box::new(forbidden(&why.to_string())))?;
     let _under_way = link.snapshots_received.begin();
     tracing::info!(
         "local-member-id" = local,
@@ -195,7 +197,7 @@ async fn receive(
                 "failed to save incoming database snapshot"
             );
             let line = format!("failed to save KV snapshot ({why})");
-            return Err(error(StatusCode::INTERNAL_SERVER_ERROR, &line));
+            return Err(error(StatusCode::INTERNAL_SERVER_ERROR, &line).into());
         }
     };
     link.received_bytes.add(bytes);
@@ -217,7 +219,7 @@ async fn receive(
             "failed to process Raft message"
         );
         let line = format!("failed to process raft message ({why})");
-        error(StatusCode::INTERNAL_SERVER_ERROR, &line)
+        error(StatusCode::INTERNAL_SERVER_ERROR, &line).into()
     })
 }
 

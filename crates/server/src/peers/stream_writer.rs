@@ -64,10 +64,11 @@ impl StreamWriter {
     }
 
     /// Sends a message, or gives it back.
-    pub fn push(&self, message: Message) -> Result<(), Message> {
-        self.queue.borrow_mut().push(message)?;
+    #[must_use]
+    pub fn push(&self, message: Message) -> Option<Message> {
+        let refused = self.queue.borrow_mut().push(message);
         self.wake();
-        Ok(())
+        refused
     }
 
     fn wake(&self) {

@@ -44,8 +44,8 @@ pub(super) enum Command {
 
 #[derive(Default)]
 struct Inbox {
-    /// Bounded: messages and requests by number, snapshots by one a peer, the rest by what changes
-    /// the membership.
+    /// Bounded: messages and requests by number, snapshots by raft, which sends a peer one at a time,
+    /// the rest by the entries that change the membership.
     commands: Vec<Command>,
     messages: usize,
     /// Whom messages were for that found no room.
@@ -183,7 +183,12 @@ impl Transport {
                     .run(listeners)
                     .await;
             };
-            LocalSet::new().block_on(&runtime, work);
+            let tasks = LocalSet::new();
+            tasks.block_on(&runtime, work);
+            // Tasks that are cut off may have files to remove, on other threads.
+            let context = runtime.enter();
+            drop(tasks);
+            drop(context);
             runtime.shutdown_timeout(END_TIMEOUT);
         })?;
         let thread = Thread {

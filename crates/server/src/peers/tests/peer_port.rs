@@ -93,6 +93,9 @@ fn strangers_are_told_why_they_are_refused() {
         assert_eq!(seen.status, 403);
         assert!(seen.text().contains(why), "{}", seen.text());
     }
+    let mut body = Vec::new();
+    put_message(&mut body, &Message::new(MessageKind::Snap, 0x11));
+    assert_eq!(ask(&post("/raft", 0x12, &body)).status, 500);
     let other = ask(&post("/members/promote/1", 0x12, b"x"));
     assert_eq!((other.status, other.text()), (200, "/members/promote/1x"));
 }

@@ -156,6 +156,23 @@ fn half_a_snapshot_leaves_nothing() {
 }
 
 #[test]
+fn the_end_comes_in_the_middle_of_a_snapshot() {
+    let member = Member::start(0xfb1);
+    let mut body = Vec::new();
+    put_framed(&mut body, &message(0xfb2, member.id, 9));
+    body.extend_from_slice(&[5; 5000]);
+    let mut request = post("/raft/snapshot", 0xfb2, &body);
+    request.truncate(request.len() - 1);
+    let mut socket = TcpStream::connect(member.address).unwrap();
+    socket.write_all(&request).unwrap();
+    while files(&member).is_empty() {
+        thread::yield_now();
+    }
+    member.transport.stop();
+    assert!(!files(&member).contains(&"0000000000000009.snap.db".to_owned()));
+}
+
+#[test]
 fn a_disk_that_fails_is_told_to_the_sender() {
     let one = Member::start(0xfa1);
     let two = Member::start(0xfa2);
