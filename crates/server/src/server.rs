@@ -156,14 +156,6 @@ pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
     }
 }
 
-struct NoApi;
-
-impl peers::Fallback for NoApi {
-    fn http(&self, _: transport::HttpRequest) -> transport::HttpReply {
-        Box::pin(async { crate::http::response(http::StatusCode::NOT_FOUND, "text/plain", "no") })
-    }
-}
-
 /// Runs a server until a signal or a failure.
 pub fn run(config: &Config) -> Result<(), ServerError> {
     let start_ms = SystemTime::now()
