@@ -211,5 +211,6 @@ impl Checker {
 }
 
 fn raise(member: &Handle, id: u64) {
-    member.raise_alarm(id, AlarmType::Corrupt);
+    member.raise_alarm(id, AlarmType::Corrupt, None);
+    member.flush();
 }

@@ -63,8 +63,8 @@ impl Handle {
             .await
     }
 
-    /// Proposes an alarm for a member; nobody waits for it.
-    pub fn raise_alarm(&self, member_id: u64, alarm: AlarmType) {
+    /// Proposes an alarm for a member; it leaves with the next [`Handle::flush`].
+    pub fn raise_alarm(&self, member_id: u64, alarm: AlarmType, token: Option<Waiter>) {
         let id = self.draw_id();
         let request = InternalRaftRequest {
             header: Some(RequestHeader {
@@ -81,9 +81,8 @@ impl Handle {
         self.propose(Proposal {
             id,
             data: request.encode_to_vec().into(),
-            token: None,
+            token,
             physical: false,
         });
-        self.flush();
     }
 }

@@ -7,12 +7,9 @@ use super::{Caller, Services};
 use crate::driver::Waiter;
 use crate::metrics::Tally;
 use crate::transport::{Reply, Status, WakeBatch};
-use bytes::Bytes;
-use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use quorate_api::Error;
-use quorate_api::etcdserverpb::alarm_request::AlarmAction;
-use quorate_api::etcdserverpb::{AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader};
+use quorate_api::etcdserverpb::AlarmType;
 use quorate_node::Proposal;
 
 /// Fields of InternalRaftRequest.
@@ -84,26 +81,10 @@ impl Services {
         let refuse = move |_raised, batch: &mut WakeBatch| {
             caller.respond_in(Err(Error::NoSpace.into()), batch);
         };
-        let id = self.member.draw_id();
-        let request = InternalRaftRequest {
-            header: Some(RequestHeader {
-                id,
-                ..Default::default()
-            }),
-            alarm: Some(AlarmRequest {
-                action: AlarmAction::Activate as i32,
-                member_id: self.member.member_id(),
-                alarm: AlarmType::Nospace as i32,
-            }),
-            ..Default::default()
-        };
-        let data: Bytes = request.encode_to_vec().into();
-        self.member.propose(Proposal {
-            id,
-            data,
-            token: Some(Waiter::Then(Box::new(refuse))),
-            physical: false,
-        });
+        let own = self.member.member_id();
+        let refused = Waiter::Then(Box::new(refuse));
+        self.member
+            .raise_alarm(own, AlarmType::Nospace, Some(refused));
         Some(Reply::Later)
     }
 }
@@ -111,7 +92,8 @@ impl Services {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_api::etcdserverpb::PutRequest;
+    use prost::Message;
+    use quorate_api::etcdserverpb::{InternalRaftRequest, PutRequest, RequestHeader};
 
     #[test]
     fn wrapping_is_encoding() {
