@@ -7,6 +7,7 @@ tool (
 	go.etcd.io/etcd/etcdctl/v3
 	go.etcd.io/etcd/etcdutl/v3
 	go.etcd.io/etcd/server/v3
+	go.etcd.io/gofail
 )
 
 require (

@@ -24,13 +24,21 @@ usage: cargo xtask COMMAND
               cases             behaviours that etcd is asked about, and their neighbours
               roundtrip         one data directory, back and forth between etcd and quorate
               kills             kill -9 at random moments, and what must be there afterwards
+              robustness        etcd's random faults under load, with the history checked
+              rolling           members of etcd become members of quorate one by one, and back
     options:  --run REGEX       only the tests that match, as go test -run takes it
               --listed          only the tests of conformance/passing/SUITE.txt
               --update          add tests that pass to that list
               --real NAMES      binaries to leave real (default: etcdctl,etcdutl)
               --server FILE     the server to test, instead of building it
-              --rounds N        kills: restarts; roundtrip: changes of hands
-              --seed N          kills, roundtrip: where the randomness begins
+              --last 3.6|3.7    common, e2e, robustness: the last release that clusters are mixed
+                                with, upgraded from and downgraded to; common has none by itself
+              --failpoints      e2e: servers with failpoints; robustness always has them
+              --count N         robustness: rounds; each draws clusters and faults anew
+              --minutes N       robustness: as many rounds as begin within that time
+              --plain-peers     robustness: no TLS between the members
+              --rounds N        kills: restarts; roundtrip, rolling: changes of hands
+              --seed N          kills, roundtrip, rolling: where the randomness begins
   arrows                        check which crates depend on which
   deny                          check licences, bans and duplicates with cargo-deny
 ";

@@ -18,16 +18,22 @@ pub enum Suite {
     RoundTrip,
     /// Kills and what is there afterwards.
     Kills,
+    /// etcd's suite of random faults under load, whose history is checked.
+    Robustness,
+    /// A cluster whose members change hands one by one.
+    Rolling,
 }
 
 impl Suite {
-    const ALL: [(&'static str, Suite); 6] = [
+    const ALL: [(&'static str, Suite); 8] = [
         ("common", Suite::Common),
         ("e2e", Suite::E2e),
         ("raft", Suite::Raft),
         ("cases", Suite::Cases),
         ("roundtrip", Suite::RoundTrip),
         ("kills", Suite::Kills),
+        ("robustness", Suite::Robustness),
+        ("rolling", Suite::Rolling),
     ];
 
     /// Its name on the command line and in file names.
@@ -39,9 +45,46 @@ impl Suite {
         name
     }
 
-    /// Whether it is one of etcd's, with a list of the tests that pass.
+    /// Whether it is one of etcd's.
     pub fn is_etcds(self) -> bool {
+        matches!(self, Suite::Common | Suite::E2e | Suite::Robustness)
+    }
+
+    /// Whether it has a list of the tests that must pass; of the others all must.
+    pub fn has_list(self) -> bool {
         matches!(self, Suite::Common | Suite::E2e)
+    }
+
+    /// Whether it takes a number of rounds and a seed.
+    pub fn is_random(self) -> bool {
+        matches!(self, Suite::Kills | Suite::RoundTrip | Suite::Rolling)
+    }
+
+    /// The release that clusters are mixed with, upgraded from and downgraded to where none is
+    /// asked for.
+    fn usual_last(self) -> Option<Release> {
+        matches!(self, Suite::E2e | Suite::Robustness).then_some(Release::Before)
+    }
+}
+
+/// A release of etcd that a cluster may be mixed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The one before the release that quorate is compatible with.
+    Before,
+    /// That release itself.
+    Same,
+}
+
+impl Release {
+    const ALL: [Release; 2] = [Release::Before, Release::Same];
+
+    /// Its number, as on the command line and in file names.
+    pub fn number(self) -> &'static str {
+        match self {
+            Release::Before => "3.6",
+            Release::Same => "3.7",
+        }
     }
 }
 
@@ -63,6 +106,16 @@ pub struct Arguments {
     pub real: Vec<String>,
     /// The server to test.
     pub server: Option<PathBuf>,
+    /// What etcd's suites take for the last release.
+    pub last: Option<Release>,
+    /// Servers with failpoints, ours and the real ones.
+    pub failpoints: bool,
+    /// Clusters without TLS between the members, where the suite would have it.
+    pub plain_peers: bool,
+    /// How many times the suite is run.
+    pub count: Option<u32>,
+    /// How long the suite is run again and again.
+    pub minutes: Option<u32>,
     /// How many rounds.
     pub rounds: Option<u32>,
     /// Where the randomness begins.
@@ -88,6 +141,11 @@ impl Arguments {
             update: false,
             real: vec!["etcdctl".to_owned(), "etcdutl".to_owned()],
             server: None,
+            last: suite.usual_last(),
+            failpoints: suite == Suite::Robustness,
+            plain_peers: false,
+            count: None,
+            minutes: None,
             rounds: None,
             seed: None,
         };
@@ -104,6 +162,11 @@ impl Arguments {
                 text.parse::<u64>()
                     .map_err(|_| usage(format!("{option}: {text} is no number")))
             };
+            let positive = |text: String| {
+                let number = u32::try_from(number(text)?).ok();
+                let bad = || usage(format!("{option} is out of range"));
+                number.filter(|number| *number > 0).ok_or_else(bad)
+            };
             match option {
                 "--run" => parsed.pattern = Some(value()?),
                 "--listed" => parsed.listed = true,
@@ -114,12 +177,17 @@ impl Arguments {
                     let path = PathBuf::from(value()?);
                     parsed.server = Some(path.canonicalize().map_err(Error::file(path))?);
                 }
-                "--rounds" => {
-                    let rounds = number(value()?)?;
-                    let rounds = u32::try_from(rounds).ok().filter(|rounds| *rounds > 0);
-                    let bad = || usage("--rounds is out of range".to_owned());
-                    parsed.rounds = Some(rounds.ok_or_else(bad)?);
+                "--last" => {
+                    let text = value()?;
+                    let known = |release: &Release| release.number() == text;
+                    let bad = || usage(format!("--last: {text} is neither 3.6 nor 3.7"));
+                    parsed.last = Some(Release::ALL.into_iter().find(known).ok_or_else(bad)?);
                 }
+                "--failpoints" => parsed.failpoints = true,
+                "--plain-peers" => parsed.plain_peers = true,
+                "--count" => parsed.count = Some(positive(value()?)?),
+                "--minutes" => parsed.minutes = Some(positive(value()?)?),
+                "--rounds" => parsed.rounds = Some(positive(value()?)?),
                 "--seed" => parsed.seed = Some(number(value()?)?),
                 other => return Err(usage(format!("unknown option {other}"))),
             }
@@ -127,17 +195,52 @@ impl Arguments {
         if parsed.listed && parsed.pattern.is_some() {
             return Err(usage("--listed and --run exclude each other".to_owned()));
         }
-        if (parsed.listed || parsed.update) && !suite.is_etcds() {
-            return Err(usage(format!("{name} has no list: all of it must pass")));
-        }
-        let random = matches!(suite, Suite::Kills | Suite::RoundTrip);
-        if (parsed.rounds.is_some() || parsed.seed.is_some()) && !random {
-            return Err(usage(format!("{name} has neither rounds nor a seed")));
-        }
+        parsed.check()?;
         if suite == Suite::Raft && arguments.len() > 1 {
             return Err(usage("raft is run as a whole, without options".to_owned()));
         }
         Ok(parsed)
+    }
+
+    /// Whether the suite knows the options.
+    fn check(&self) -> Result<(), Error> {
+        let suite = self.suite;
+        let refusals = [
+            (
+                (self.listed || self.update) && !suite.has_list(),
+                "has no list: all of it must pass",
+            ),
+            (
+                (self.rounds.is_some() || self.seed.is_some()) && !suite.is_random(),
+                "has neither rounds nor a seed",
+            ),
+            (
+                (self.last != suite.usual_last() || self.failpoints) && !suite.is_etcds(),
+                "has neither a last release nor failpoints",
+            ),
+            (
+                (self.count.is_some() || self.minutes.is_some() || self.plain_peers)
+                    && suite != Suite::Robustness,
+                "has neither a count, nor minutes, nor plain peers",
+            ),
+        ];
+        match refusals.into_iter().find(|(refused, _)| *refused) {
+            Some((_, why)) => Err(Error::Usage(format!("{} {why}", suite.name()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The name of the list of what must pass. Clusters with another last release than the
+    /// suite's usual one have the same tests' names for other tests, and a list of their own.
+    pub fn list(&self) -> String {
+        let name = self.suite.name();
+        match self
+            .last
+            .filter(|last| Some(*last) != self.suite.usual_last())
+        {
+            Some(last) => format!("{name}-{}", last.number()),
+            None => name.to_owned(),
+        }
     }
 }
 
@@ -178,6 +281,26 @@ mod tests {
     }
 
     #[test]
+    fn mixed_clusters_have_lists_of_their_own() {
+        let list = |line| parse(line).expect("it is right").list();
+        assert_eq!(list("common"), "common");
+        assert_eq!(list("common --last 3.6"), "common-3.6");
+        assert_eq!(list("common --last 3.7"), "common-3.7");
+        assert_eq!(list("e2e"), "e2e");
+        assert_eq!(list("e2e --last 3.6"), "e2e");
+        assert_eq!(list("e2e --last=3.7"), "e2e-3.7");
+    }
+
+    #[test]
+    fn robustness_has_failpoints() {
+        let parsed = parse("robustness --count 3 --minutes=5 --plain-peers").expect("it is right");
+        assert!(parsed.failpoints && parsed.plain_peers);
+        assert_eq!((parsed.count, parsed.minutes), (Some(3), Some(5)));
+        assert_eq!(parsed.last, Some(Release::Before));
+        assert!(!parse("e2e").expect("it is right").failpoints);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for line in [
             "",
@@ -192,6 +315,12 @@ mod tests {
             "kills --seed x",
             "cases --rounds 3",
             "raft --run leader",
+            "common --last 3.5",
+            "kills --last 3.6",
+            "common --count 2",
+            "e2e --plain-peers",
+            "robustness --update",
+            "robustness --minutes 0",
         ] {
             assert!(matches!(parse(line), Err(Error::Usage(_))), "{line}");
         }

@@ -3,7 +3,8 @@
 //! The real ones are built once for each content of go.mod and go.sum: into a folder beside,
 //! renamed into place when all of them are there.
 
-use super::arguments::{Arguments, NAMES};
+use super::arguments::{Arguments, NAMES, Release};
+use super::{failpoints, module, work};
 use crate::command;
 use crate::error::Error;
 use sha2::{Digest, Sha256};
@@ -19,23 +20,31 @@ pub struct Binaries {
     /// The real etcd, etcdctl, etcdutl and bbolt.
     pub real: PathBuf,
     /// The real etcd of the release before.
-    pub last_etcd: PathBuf,
+    pub before: PathBuf,
+    /// What the suite takes for the last release.
+    pub last: Option<PathBuf>,
 }
 
 impl Binaries {
     /// Builds what is not there, and links what the suite runs.
     pub fn prepare(arguments: &Arguments) -> Result<Binaries, Error> {
-        let work = crate::root().join("target/conformance");
-        let module = crate::root().join("conformance");
-        let real = build_real(&module, &work, &["etcd", "etcdctl", "etcdutl", "bbolt"])?;
-        let last = build_real(&module.join("last"), &work, &["etcd"])?;
-        let folder = work.join("bin").join(arguments.suite.name());
+        let names = ["etcd", "etcdctl", "etcdutl", "bbolt", "gofail"];
+        let real = build_real(&module(), &names)?;
+        let before = build_real(&module().join("last"), &["etcd", "gofail"])?;
+        let real_server = |release| match (release, arguments.failpoints) {
+            (Release::Same, false) => Ok(real.join("etcd")),
+            (Release::Same, true) => failpoints::real(&module(), &real),
+            (Release::Before, false) => Ok(before.join("etcd")),
+            (Release::Before, true) => failpoints::real(&module().join("last"), &before),
+        };
+        let folder = work().join("bin").join(arguments.suite.name());
         fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
         for name in NAMES {
-            let target = if arguments.real.iter().any(|real| real == name) {
-                real.join(name)
-            } else {
-                ours(name, arguments)?
+            let is_real = arguments.real.iter().any(|real| real == name);
+            let target = match (name, is_real) {
+                ("etcd", true) => real_server(Release::Same)?,
+                (_, true) => real.join(name),
+                (_, false) => ours(name, arguments)?,
             };
             if !target.is_file() {
                 return Err(Error::Failed(format!("{} is not there", target.display())));
@@ -44,33 +53,45 @@ impl Binaries {
         }
         Ok(Binaries {
             folder,
+            last: arguments.last.map(real_server).transpose()?,
+            before: before.join("etcd"),
             real,
-            last_etcd: last.join("etcd"),
         })
     }
 }
 
 /// Our binary for one of etcd's names, built where needed.
 fn ours(name: &str, arguments: &Arguments) -> Result<PathBuf, Error> {
-    let root = crate::root();
     let (package, binary) = match name {
         "etcd" => ("quorate", "quorate"),
         "etcdctl" => ("quorate-ctl", "quoratectl"),
         _ => ("quorate-utl", "quorateutl"),
     };
-    if let (true, Some(server)) = (name == "etcd", &arguments.server) {
-        return Ok(server.clone());
+    if name == "etcd" {
+        if let Some(server) = &arguments.server {
+            return Ok(server.clone());
+        }
+        if arguments.failpoints {
+            return failpoints::ours();
+        }
     }
     command::run(
         command::cargo()
             .args(["build", "--release", "--package", package])
-            .current_dir(&root),
+            .current_dir(crate::root()),
     )?;
-    Ok(root.join("target/release").join(binary))
+    Ok(cargo_target().join("release").join(binary))
+}
+
+/// Where cargo puts what it builds.
+pub fn cargo_target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    crate::root().join(target)
 }
 
 /// Builds a module's tools; gives the folder that has them.
-fn build_real(module: &Path, work: &Path, names: &[&str]) -> Result<PathBuf, Error> {
+fn build_real(module: &Path, names: &[&str]) -> Result<PathBuf, Error> {
+    let work = work();
     let mut hash = Sha256::new();
     for file in ["go.mod", "go.sum"] {
         let path = module.join(file);

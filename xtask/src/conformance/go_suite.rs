@@ -5,15 +5,15 @@
 
 use super::arguments::{Arguments, Suite};
 use super::binaries::Binaries;
-use super::go;
 use super::passing::Passing;
 use super::pattern::{Pattern, Selected};
 use super::results::{Outcome, Results};
+use super::{go, work};
 use crate::command;
 use crate::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Brings up the loopback of a new network namespace and becomes the program.
@@ -23,7 +23,7 @@ const IN_NAMESPACE: &str = "ip link set lo up && exec \"$@\"";
 const TIMEOUT: &str = "90m";
 
 /// A test program that is ready to run.
-struct Program {
+pub struct Program {
     package: String,
     folder: PathBuf,
     binary: PathBuf,
@@ -33,15 +33,15 @@ struct Program {
 /// Runs it, prints what failed, checks the list of what must pass, and prints the counts last.
 pub fn run(arguments: &Arguments, binaries: &Binaries) -> Result<(), Error> {
     let suite = arguments.suite;
-    let mut passing = Passing::read(suite.name())?;
+    let mut passing = Passing::read(&arguments.list())?;
     let text = if arguments.listed {
         Some(passing.pattern())
     } else {
         arguments.pattern.clone()
     };
     let pattern = text.as_deref().map(Pattern::new).transpose()?;
-    let program = build(suite)?;
-    let log = crate::root().join(format!("target/conformance/{}.log", suite.name()));
+    let program = Program::build(suite, None)?;
+    let log = work().join(format!("{}.log", suite.name()));
     let mut command = program.command(arguments, binaries, text.as_deref());
     let (results, status) = stream(&mut command, &log)?;
 
@@ -49,15 +49,20 @@ pub fn run(arguments: &Arguments, binaries: &Binaries) -> Result<(), Error> {
         println!("\n--- {name}\n{tail}");
     }
     println!("everything it printed: {}", log.display());
-    let verdict = if suite.is_etcds() {
+    let verdict = if suite.has_list() {
         let broken = passing.broken(pattern.as_ref(), &results);
         for test in &broken {
             println!("must pass: {test}");
         }
         if arguments.update {
+            let known = if arguments.list() == suite.name() {
+                None
+            } else {
+                Some(Passing::read(suite.name())?)
+            };
             println!(
                 "{} new tests in the list",
-                passing.grow(pattern.as_ref(), &results)?
+                passing.grow(pattern.as_ref(), &results, known.as_ref())?
             );
         }
         broken.is_empty()
@@ -85,36 +90,45 @@ pub fn run(arguments: &Arguments, binaries: &Binaries) -> Result<(), Error> {
 
 fn package(suite: Suite) -> String {
     match suite {
-        Suite::Common | Suite::E2e => format!("go.etcd.io/etcd/tests/v3/{}", suite.name()),
+        _ if suite.is_etcds() => format!("go.etcd.io/etcd/tests/v3/{}", suite.name()),
         _ => format!("./{}", suite.name()),
     }
 }
 
-fn build(suite: Suite) -> Result<Program, Error> {
-    let package = package(suite);
-    let binary = crate::root().join(format!("target/conformance/{}.test", suite.name()));
-    command::run(
-        go().args(["test", "-c", "-tags", "e2e", "-o"])
-            .arg(&binary)
-            .arg(&package),
-    )?;
-    let folder = command::output(go().args(["list", "-tags", "e2e", "-f", "{{.Dir}}", &package]))?;
-    // Builds it, where go does not ship it, and prints where it is.
-    command::run(
-        go().args(["tool", "test2json", "true"])
-            .stdout(Stdio::null()),
-    )?;
-    let test2json = command::output(go().args(["tool", "-n", "test2json"]))?;
-    Ok(Program {
-        package,
-        folder: folder.into(),
-        binary,
-        test2json,
-    })
-}
-
 impl Program {
-    fn command(
+    /// Builds it, from the modules of `mod_file` where that is given.
+    pub fn build(suite: Suite, mod_file: Option<&Path>) -> Result<Program, Error> {
+        let package = package(suite);
+        let binary = work().join(format!("{}.test", suite.name()));
+        let mod_file = mod_file.map(|file| format!("-modfile={}", file.display()));
+        command::run(
+            go().args(["test", "-c", "-tags", "e2e"])
+                .args(&mod_file)
+                .arg("-o")
+                .arg(&binary)
+                .arg(&package),
+        )?;
+        let folder = command::output(
+            go().args(["list", "-tags", "e2e"])
+                .args(&mod_file)
+                .args(["-f", "{{.Dir}}", &package]),
+        )?;
+        // Builds it, where go does not ship it, and prints where it is.
+        command::run(
+            go().args(["tool", "test2json", "true"])
+                .stdout(Stdio::null()),
+        )?;
+        let test2json = command::output(go().args(["tool", "-n", "test2json"]))?;
+        Ok(Program {
+            package,
+            folder: folder.into(),
+            binary,
+            test2json,
+        })
+    }
+
+    /// What runs it.
+    pub fn command(
         &self,
         arguments: &Arguments,
         binaries: &Binaries,
@@ -139,24 +153,23 @@ impl Program {
         }
         if arguments.suite.is_etcds() {
             command.arg(format!("-bin-dir={}", binaries.folder.display()));
-            command.arg(format!(
-                "-bin-last-release={}",
-                binaries.last_etcd.display()
-            ));
+            if let Some(last) = &binaries.last {
+                command.arg(format!("-bin-last-release={}", last.display()));
+            }
         } else {
             for name in ["etcd", "etcdctl", "etcdutl"] {
                 command.env(variable(name), binaries.folder.join(name));
             }
             command.env(variable("real_etcd"), binaries.real.join("etcd"));
             command.env(variable("bbolt"), binaries.real.join("bbolt"));
-            command.env(variable("last_etcd"), &binaries.last_etcd);
+            command.env(variable("last_etcd"), &binaries.before);
             if let Some(rounds) = arguments.rounds {
                 command.env(variable("rounds"), rounds.to_string());
             }
             let seed = arguments
                 .seed
                 .unwrap_or_else(|| u64::from(std::process::id()));
-            if matches!(arguments.suite, Suite::Kills | Suite::RoundTrip) {
+            if arguments.suite.is_random() {
                 println!("seed {seed}");
             }
             command.env(variable("seed"), seed.to_string());
@@ -177,9 +190,9 @@ fn is_root() -> bool {
 }
 
 /// Runs it to its end, with all that it prints in the log, and a line here for each test.
-fn stream(
+pub fn stream(
     command: &mut Command,
-    log: &PathBuf,
+    log: &Path,
 ) -> Result<(Results, std::process::ExitStatus), Error> {
     let mut file = BufWriter::new(File::create(log).map_err(Error::file(log))?);
     let mut child = command

@@ -62,13 +62,19 @@ impl Passing {
             .collect()
     }
 
-    /// Adds the tests that passed as a whole, and writes the list where it grew. Gives how many
-    /// are new.
-    pub fn grow(&mut self, pattern: Option<&Pattern>, results: &Results) -> Result<usize, Error> {
+    /// Adds the tests that passed as a whole and are not in the list `known` already, and writes
+    /// the list where it grew. Gives how many are new.
+    pub fn grow(
+        &mut self,
+        pattern: Option<&Pattern>,
+        results: &Results,
+        known: Option<&Passing>,
+    ) -> Result<usize, Error> {
         let before = self.names.len();
         for (name, outcome) in results.all() {
             let whole = pattern.is_none_or(|pattern| pattern.selects(name) == Selected::Whole);
-            if outcome == Outcome::Passed && whole {
+            let new = known.is_none_or(|known| !known.names.contains(name));
+            if outcome == Outcome::Passed && whole && new {
                 self.names.insert(name.to_owned());
             }
         }

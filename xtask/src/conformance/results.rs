@@ -108,6 +108,12 @@ impl Results {
             .collect()
     }
 
+    /// The counted tests, each with its outcome.
+    pub fn leaves(&self) -> impl Iterator<Item = (&str, Outcome)> {
+        let counted = self.counted().into_iter();
+        counted.map(|(name, test)| (name, test.outcome()))
+    }
+
     /// The number of tests with each outcome, of those that `selected` takes.
     pub fn counts_of(&self, selected: impl Fn(&str) -> bool) -> Counts {
         let mut counts = Counts::default();
@@ -172,6 +178,15 @@ pub struct Counts {
     pub failed: usize,
     /// Did not want to run.
     pub skipped: usize,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
 }
 
 impl fmt::Display for Counts {
