@@ -12,6 +12,7 @@ tool (
 
 require (
 	github.com/VividCortex/ewma v1.2.0 // indirect
+	github.com/anishathalye/porcupine v1.1.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bgentry/speakeasy v0.2.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect

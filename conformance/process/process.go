@@ -101,10 +101,10 @@ func (b *logBuffer) String() string {
 	return string(b.bytes)
 }
 
-// freeURLs gives two URLs on free ports of this network namespace.
-func freeURLs(t testing.TB) (client, peer string) {
+// freeURLs gives URLs on free ports of this network namespace.
+func freeURLs(t testing.TB, count int) []string {
 	t.Helper()
-	urls := make([]string, 2)
+	urls := make([]string, count)
 	for i := range urls {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -113,7 +113,7 @@ func freeURLs(t testing.TB) (client, peer string) {
 		defer listener.Close()
 		urls[i] = "http://" + listener.Addr().String()
 	}
-	return urls[0], urls[1]
+	return urls
 }
 
 // Start starts a server on a data directory and waits until it answers a linearizable read.
@@ -127,15 +127,21 @@ func Start(t testing.TB, binary Binary, dir string, flags ...string) *Server {
 // Spawn starts a server and does not wait for it.
 func Spawn(t testing.TB, binary Binary, dir string, flags ...string) *Server {
 	t.Helper()
-	client, peer := freeURLs(t)
+	urls := freeURLs(t, 2)
+	client, peer := urls[0], urls[1]
 	// The peer URL is part of the data; it must not change with the port that is listened to.
-	arguments := append([]string{
+	return spawn(t, binary, dir, client, append([]string{
 		"--name=m", "--data-dir=" + dir,
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer,
 		"--initial-advertise-peer-urls=http://127.0.0.1:2380",
 		"--initial-cluster=m=http://127.0.0.1:2380",
-	}, flags...)
+	}, flags...))
+}
+
+// spawn starts a server with all of its flags.
+func spawn(t testing.TB, binary Binary, dir, client string, arguments []string) *Server {
+	t.Helper()
 	server := &Server{
 		Dir: dir, URL: client, t: t,
 		command: exec.Command(variable(t, string(binary)), arguments...),
@@ -234,13 +240,19 @@ func (s *Server) Client() *clientv3.Client {
 // Connect connects to the server; the caller closes it.
 func (s *Server) Connect() *clientv3.Client {
 	s.t.Helper()
+	return Connect(s.t, s.URL)
+}
+
+// Connect connects to servers; the caller closes the connection.
+func Connect(t testing.TB, urls ...string) *clientv3.Client {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   []string{s.URL},
+		Endpoints:   urls,
 		DialTimeout: 5 * time.Second,
 		Logger:      zap.NewNop(),
 	})
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return client
 }
