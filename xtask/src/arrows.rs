@@ -13,12 +13,21 @@ use std::collections::BTreeSet;
 const ARROWS: &[(&str, &[&str])] = &[
     ("quorate-raft", &[]),
     ("quorate-disk", &[]),
+    ("quorate-failpoints", &[]),
     ("quorate-api", &[]),
     ("quorate-bolt", &["quorate-disk"]),
-    ("quorate-wal", &["quorate-raft", "quorate-disk"]),
+    (
+        "quorate-wal",
+        &["quorate-raft", "quorate-disk", "quorate-failpoints"],
+    ),
     (
         "quorate-store",
-        &["quorate-api", "quorate-bolt", "quorate-disk"],
+        &[
+            "quorate-api",
+            "quorate-bolt",
+            "quorate-disk",
+            "quorate-failpoints",
+        ],
     ),
     (
         "quorate-node",
@@ -29,9 +38,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "quorate-bolt",
             "quorate-api",
             "quorate-disk",
+            "quorate-failpoints",
         ],
     ),
-    ("quorate", &["quorate-node", "quorate-api"]),
+    (
+        "quorate",
+        &["quorate-node", "quorate-api", "quorate-failpoints"],
+    ),
     ("quorate-client", &["quorate-api"]),
     ("quorate-ctl", &["quorate-client"]),
     ("quorate-bench", &["quorate-client", "quorate-api"]),

@@ -14,6 +14,8 @@ mod command;
 mod conformance;
 mod deny;
 mod error;
+#[cfg(test)]
+mod failpoint_places;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND

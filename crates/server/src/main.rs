@@ -21,6 +21,11 @@ fn main() -> ExitCode {
         }
         Err(Refusal::Invalid(what)) => return refuse(&what),
     };
+    #[cfg(feature = "failpoints")]
+    if let Err(error) = quorate_failpoints::start() {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
     let text = |name| config.text(name);
     match Logger::new(text("log-level"), text("log-format"), text("log-outputs")) {
         Ok(logger) => logger.install(),

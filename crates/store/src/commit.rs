@@ -10,6 +10,7 @@ use crate::revision::RowKey;
 use crate::rows::Snapshot;
 use crate::view::KEY_BUCKET;
 use quorate_bolt::{Db, ReadTx};
+use quorate_failpoints::fail_point;
 
 /// Writes of a span of entries, on their way to the file.
 #[derive(Clone, Default)]
@@ -38,7 +39,9 @@ pub struct Committed {
 
 /// Writes it all, durably.
 pub fn commit(db: &Db, frozen: &Frozen) -> Result<Committed, Error> {
+    fail_point!("beforeStartDBTxn");
     let mut tx = db.begin_write()?;
+    fail_point!("afterStartDBTxn");
     if !frozen.rows.is_empty() || !frozen.deletes.is_empty() {
         let mut bucket = tx
             .bucket(KEY_BUCKET)?
@@ -51,6 +54,7 @@ pub fn commit(db: &Db, frozen: &Frozen) -> Result<Committed, Error> {
             bucket.put(&row.key.encode(), &row.value)?;
         }
     }
+    fail_point!("commitBeforePreCommitHook");
     let mut edits = frozen.edits.iter().peekable();
     while let Some((id, ..)) = edits.peek().copied() {
         let name = id.name().as_bytes();
@@ -66,7 +70,10 @@ pub fn commit(db: &Db, frozen: &Frozen) -> Result<Committed, Error> {
             }
         }
     }
+    fail_point!("commitAfterPreCommitHook");
+    fail_point!("beforeCommit");
     tx.commit()?;
+    fail_point!("afterCommit");
     Ok(committed(db, frozen.index))
 }
 

@@ -15,6 +15,7 @@ use crate::keyvalue::KeyValueRef;
 use crate::revision::{Revision, RowKey};
 use crate::view::{View, decode};
 use bytes::Bytes;
+use quorate_failpoints::fail_point;
 
 /// A compaction that was applied and whose rows are still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,7 @@ pub struct Planner {
 impl Planner {
     /// A planner at the start of its job.
     pub fn new(job: Job) -> Planner {
+        fail_point!("compactAfterCommitScheduledCompact");
         Planner {
             job,
             hasher: Hasher::new(job.previous, job.revision),
@@ -81,6 +83,10 @@ impl Planner {
             view.compact_revision >= self.job.revision,
             "the view knows of the compaction"
         );
+        if self.next > Revision::default() {
+            fail_point!("compactAfterCommitBatch");
+        }
+        fail_point!("compactAfterAcquiredBatchTxLock");
         let keeps_anything = *self
             .keeps_anything
             .get_or_insert_with(|| keeps_anything(&view.root, self.job.revision));

@@ -29,6 +29,7 @@ use quorate_api::etcdserverpb::{
     AlarmMember, AlarmRequest, AlarmType, CompactionRequest, DeleteRangeResponse,
     InternalRaftRequest, PutResponse, RangeResponse, TxnResponse,
 };
+use quorate_failpoints::fail_point;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -320,6 +321,7 @@ impl Store {
         }
         let previous_finished = self.scheduled_compaction == self.finished_compaction;
         self.schedule(revision, previous_finished);
+        fail_point!("compactBeforeCommitScheduledCompact");
         Ok(Answer::Compaction(self.mvcc.revision))
     }
 
@@ -357,8 +359,10 @@ impl Store {
         }
         self.deletes.extend(batch.rows);
         let Some(hash) = batch.finished else {
+            fail_point!("compactBeforeCommitBatch");
             return false;
         };
+        fail_point!("compactBeforeSetFinishedCompact");
         self.edits.put(
             BucketId::Meta,
             b"finishedCompactRev",
@@ -369,6 +373,7 @@ impl Store {
             Arc::make_mut(&mut self.hashes).store(hash);
         }
         self.jobs.pop_front();
+        fail_point!("compactAfterSetFinishedCompact");
         true
     }
 

@@ -19,6 +19,7 @@ use crate::reader::{OpenSegment, frame_len};
 use crate::walpb::{self, RecordType, put_record_head, record_len};
 use bytes::Bytes;
 use quorate_disk::Disk;
+use quorate_failpoints::fail_point;
 use quorate_raft::types::{Entry, HardState};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -269,7 +270,9 @@ impl Wal {
     /// An error is fatal to the log; see [`WalError::SyncFailed`].
     pub fn sync(&mut self) -> Result<(), WalError> {
         self.check_usable()?;
+        fail_point!("walBeforeSync");
         self.sync_tail()?;
+        fail_point!("walAfterSync");
         if self.offset < self.options.segment_bytes {
             return Ok(());
         }
