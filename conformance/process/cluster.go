@@ -18,6 +18,8 @@ type Cluster struct {
 	clients []string
 	peers   []string
 	flags   []string
+	// environment has variables of the members, set where they start.
+	environment [][]string
 }
 
 // NewCluster gives a cluster with no member started. All of its servers get the flags.
@@ -30,6 +32,8 @@ func NewCluster(t testing.TB, size int, flags ...string) *Cluster {
 		clients: urls[:size],
 		peers:   urls[size:],
 		flags:   flags,
+
+		environment: make([][]string, size),
 	}
 	folder := t.TempDir()
 	for i := range size {
@@ -53,9 +57,12 @@ func (c *Cluster) Spawn(i int, binary Binary, flags ...string) *Server {
 		"--initial-cluster=" + strings.Join(all, ","), "--initial-cluster-token=t",
 	}
 	arguments = append(append(arguments, c.flags...), flags...)
-	c.Members[i] = spawn(c.t, binary, c.dirs[i], c.clients[i], arguments)
+	c.Members[i] = spawn(c.t, binary, c.dirs[i], c.clients[i], c.environment[i], arguments)
 	return c.Members[i]
 }
+
+// SetEnvironment sets variables that a member has when it is started the next time.
+func (c *Cluster) SetEnvironment(i int, variables ...string) { c.environment[i] = variables }
 
 // Start starts all members with one binary and waits until they are ready.
 func (c *Cluster) Start(binary Binary, flags ...string) {

@@ -130,7 +130,7 @@ func Spawn(t testing.TB, binary Binary, dir string, flags ...string) *Server {
 	urls := freeURLs(t, 2)
 	client, peer := urls[0], urls[1]
 	// The peer URL is part of the data; it must not change with the port that is listened to.
-	return spawn(t, binary, dir, client, append([]string{
+	return spawn(t, binary, dir, client, nil, append([]string{
 		"--name=m", "--data-dir=" + dir,
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer,
@@ -139,8 +139,8 @@ func Spawn(t testing.TB, binary Binary, dir string, flags ...string) *Server {
 	}, flags...))
 }
 
-// spawn starts a server with all of its flags.
-func spawn(t testing.TB, binary Binary, dir, client string, arguments []string) *Server {
+// spawn starts a server with all of its flags, and with variables besides this process's own.
+func spawn(t testing.TB, binary Binary, dir, client string, environment, arguments []string) *Server {
 	t.Helper()
 	server := &Server{
 		Dir: dir, URL: client, t: t,
@@ -149,6 +149,7 @@ func spawn(t testing.TB, binary Binary, dir, client string, arguments []string) 
 		exited:  make(chan struct{}),
 	}
 	server.command.Stdout, server.command.Stderr = server.log, server.log
+	server.command.Env = append(os.Environ(), environment...)
 	if err := server.command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -215,6 +216,16 @@ func (s *Server) Stop() {
 	status, ok := s.command.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !(status.ExitStatus() == 0 || status.Signal() == syscall.SIGTERM) {
 		s.t.Fatalf("the server did not stop cleanly: %v\n%s", s.command.ProcessState, s.log)
+	}
+}
+
+// Ended says whether the server has ended.
+func (s *Server) Ended() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -27,6 +27,7 @@ usage: cargo xtask COMMAND
               roundtrip         one data directory, back and forth between etcd and quorate
               kills             kill -9 at random moments, and what must be there afterwards
               robustness        etcd's random faults under load, with the history checked
+              failpoints        each failpoint, and what reaches it
               rolling           members of etcd become members of quorate one by one, and back
     options:  --run REGEX       only the tests that match, as go test -run takes it
               --listed          only the tests of conformance/passing/SUITE.txt

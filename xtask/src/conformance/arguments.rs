@@ -22,10 +22,12 @@ pub enum Suite {
     Robustness,
     /// A cluster whose members change hands one by one.
     Rolling,
+    /// Each failpoint, and what reaches it.
+    Failpoints,
 }
 
 impl Suite {
-    const ALL: [(&'static str, Suite); 8] = [
+    const ALL: [(&'static str, Suite); 9] = [
         ("common", Suite::Common),
         ("e2e", Suite::E2e),
         ("raft", Suite::Raft),
@@ -34,6 +36,7 @@ impl Suite {
         ("kills", Suite::Kills),
         ("robustness", Suite::Robustness),
         ("rolling", Suite::Rolling),
+        ("failpoints", Suite::Failpoints),
     ];
 
     /// Its name on the command line and in file names.
@@ -58,6 +61,11 @@ impl Suite {
     /// Whether it takes a number of rounds and a seed.
     pub fn is_random(self) -> bool {
         matches!(self, Suite::Kills | Suite::RoundTrip | Suite::Rolling)
+    }
+
+    /// Whether it needs servers with failpoints.
+    fn has_failpoints(self) -> bool {
+        matches!(self, Suite::Robustness | Suite::Failpoints)
     }
 
     /// The release that clusters are mixed with, upgraded from and downgraded to where none is
@@ -142,7 +150,7 @@ impl Arguments {
             real: vec!["etcdctl".to_owned(), "etcdutl".to_owned()],
             server: None,
             last: suite.usual_last(),
-            failpoints: suite == Suite::Robustness,
+            failpoints: suite.has_failpoints(),
             plain_peers: false,
             count: None,
             minutes: None,
@@ -215,8 +223,12 @@ impl Arguments {
                 "has neither rounds nor a seed",
             ),
             (
-                (self.last != suite.usual_last() || self.failpoints) && !suite.is_etcds(),
-                "has neither a last release nor failpoints",
+                self.last != suite.usual_last() && !suite.is_etcds(),
+                "has no last release",
+            ),
+            (
+                self.failpoints && !suite.is_etcds() && !suite.has_failpoints(),
+                "has no failpoints",
             ),
             (
                 (self.count.is_some() || self.minutes.is_some() || self.plain_peers)
@@ -317,6 +329,7 @@ mod tests {
             "raft --run leader",
             "common --last 3.5",
             "kills --last 3.6",
+            "kills --failpoints",
             "common --count 2",
             "e2e --plain-peers",
             "robustness --update",
