@@ -39,22 +39,43 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             "removed-remote-peer-id" = hex(*id),
             "removed member"
         ),
-        Note::ClusterVersion { version, initial } => {
-            let short = version
-                .rsplit_once('.')
-                .map_or(version.as_str(), |(short, _)| short);
-            if *initial {
-                tracing::info!(
+        Note::ClusterVersion {
+            version,
+            before,
+            lowered,
+        } => {
+            let short = |version: &str| {
+                version
+                    .rsplit_once('.')
+                    .map_or(version, |(short, _)| short)
+                    .to_owned()
+            };
+            let after = short(version);
+            match before {
+                None => tracing::info!(
                     "cluster-id" = cluster,
                     "local-member-id" = member,
-                    "cluster-version" = short,
+                    "cluster-version" = after.as_str(),
                     "set initial cluster version"
-                );
-            } else {
-                tracing::info!("to" = short, "updated cluster version");
+                ),
+                Some(before) => tracing::info!(
+                    "cluster-id" = cluster,
+                    "local-member-id" = member,
+                    "from" = short(before),
+                    "to" = after.as_str(),
+                    "updated cluster version"
+                ),
             }
+            if *lowered {
+                tracing::info!(
+                    "prev-cluster-version" = before.as_deref().unwrap_or_default(),
+                    "new-cluster-version" = version.as_str(),
+                    "Cluster version downgrade detected, forcing snapshot"
+                );
+            }
+            let short = after;
             tracing::info!(
-                "cluster-version" = short,
+                "cluster-version" = short.as_str(),
                 "enabled capabilities for version"
             );
             tracing::info!("cluster-version" = short, "cluster version is updated");

@@ -174,9 +174,11 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         "listen-client-urls" = list(&urls_of(&config.listen_client)),
         "configuring client listeners"
     );
-    let clients = bind_all(&config.listen_client)?;
-    let http_clients = bind_all(&config.listen_client_http)?;
-    let metrics = bind_all(&config.listen_metrics)?;
+    let doors = Doors {
+        clients: bind_all(&config.listen_client)?,
+        http_clients: bind_all(&config.listen_client_http)?,
+        metrics: bind_all(&config.listen_metrics)?,
+    };
 
     data_dir::prepare(&config.data_dir).map_err(told("bootstrap failed"))?;
     let mut boot_settings = boot_of(config, start_ms);
@@ -255,16 +257,7 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     .map_err(process("start threads"))?;
     client.set(started.peers.client());
     let peers = peers.expect("a member that has started was connected");
-    let outcome = serve(
-        config,
-        &started,
-        &peers,
-        clients,
-        http_clients,
-        metrics,
-        &signals,
-        processors,
-    );
+    let outcome = serve(config, &started, &peers, doors, &signals, processors);
     finish(started, config, outcome)
 }
 
@@ -361,13 +354,18 @@ pub(crate) fn features(config: &Config) -> Vec<Feature> {
         .collect()
 }
 
+/// Where clients come in.
+struct Doors {
+    clients: Vec<transport::Listener>,
+    http_clients: Vec<transport::Listener>,
+    metrics: Vec<transport::Listener>,
+}
+
 fn serve(
     config: &Config,
     started: &Started,
     peers: &Peers,
-    clients: Vec<transport::Listener>,
-    http_clients: Vec<transport::Listener>,
-    metrics: Vec<transport::Listener>,
+    doors: Doors,
     signals: &std::sync::mpsc::Receiver<&'static str>,
     processors: usize,
 ) -> Result<(), ServerError> {
@@ -427,7 +425,7 @@ fn serve(
         },
         ..transport::Limits::default()
     });
-    let separate_http = !http_clients.is_empty();
+    let separate_http = !doors.http_clients.is_empty();
     let listen = |listeners: Vec<transport::Listener>, grpc: bool, gateway: bool| {
         for listener in listeners {
             let service = Arc::new(Frontend {
@@ -446,9 +444,9 @@ fn serve(
         }
         Ok::<(), ServerError>(())
     };
-    listen(clients, true, gateway && !separate_http)?;
-    listen(http_clients, false, gateway)?;
-    listen(metrics, false, false)?;
+    listen(doors.clients, true, gateway && !separate_http)?;
+    listen(doors.http_clients, false, gateway)?;
+    listen(doors.metrics, false, false)?;
     for endpoint in &config.listen_client {
         tracing::info!(
             "traffic" = "grpc+http",

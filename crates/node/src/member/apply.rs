@@ -71,8 +71,7 @@ impl<T> Member<T> {
         let before = self.store.members().cluster_version.clone();
         let outcome = self.store.apply(at, &request, self.now_ms)?;
         if let Some(version) = request.cluster_version_set {
-            let initial = before.is_none();
-            self.cluster_version_set(version.ver, initial);
+            self.cluster_version_set(at.index, version.ver, before);
         }
         if request
             .cluster_member_attr_set

@@ -189,8 +189,10 @@ pub enum Note {
     ClusterVersion {
         /// The new one.
         version: String,
-        /// Whether it is the first.
-        initial: bool,
+        /// The one before; none where it is the first.
+        before: Option<String>,
+        /// Whether it went down, and the log is cut off below it.
+        lowered: bool,
     },
     /// What this member says of itself is on the log.
     Published,
@@ -380,6 +382,8 @@ pub struct Member<T> {
     proposed_ms: Option<u64>,
     snapshot_index: u64,
     snapshot_running: bool,
+    /// A snapshot of the log at this index or above is due, however few entries it covers.
+    snapshot_due_index: Option<u64>,
     next_purge_ms: u64,
     log_full: bool,
     leader_seen: u64,
@@ -467,6 +471,7 @@ impl<T> Member<T> {
             proposed_ms: None,
             snapshot_index,
             snapshot_running: false,
+            snapshot_due_index: None,
             next_purge_ms: PURGE_INTERVAL_MS,
             log_full: false,
             leader_seen: 0,
@@ -647,7 +652,7 @@ impl<T> Member<T> {
         // it was down, so they get the time that etcd gives after an election.
         self.store.lessor().promote(self.now_ms, extend_ms);
         self.tell_ready();
-        if self.is_sole_voter()
+        if self.store.members().iter().count() == 1
             && self.store.members().cluster_version.as_deref() != Some(CLUSTER_VERSION)
             && self.store.members().downgrade_job().is_none()
         {

@@ -91,8 +91,12 @@ impl<T> Member<T> {
         self.commit_waiters = waiting;
         self.answer_compactions();
         self.send_committed(&freezing);
-        if durable - self.snapshot_index > self.config.snapshot_count && !self.snapshot_running {
+        let due = self.snapshot_due_index.is_some_and(|at| at <= durable)
+            || durable - self.snapshot_index > self.config.snapshot_count;
+        if due && !self.snapshot_running {
             self.snapshot_running = true;
+            let later = |at: &u64| *at > durable;
+            self.snapshot_due_index = self.snapshot_due_index.filter(later);
             let metadata = SnapshotMetadata {
                 conf_state: freezing.conf_state,
                 index: freezing.applied.index,

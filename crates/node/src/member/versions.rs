@@ -44,13 +44,47 @@ impl<T> Member<T> {
         });
     }
 
-    pub(super) fn cluster_version_set(&mut self, version: String, initial: bool) {
-        let is_own = version == CLUSTER_VERSION;
-        self.effects
-            .notes
-            .push(Note::ClusterVersion { version, initial });
-        if is_own {
+    /// The entry at `index` has set the cluster version.
+    pub(super) fn cluster_version_set(
+        &mut self,
+        index: u64,
+        version: String,
+        before: Option<String>,
+    ) {
+        if version == CLUSTER_VERSION {
             self.set_storage_version(CLUSTER_VERSION);
         }
+        let lowered = before.as_deref().is_some_and(|b| is_below(&version, b));
+        if lowered {
+            // An older etcd refuses a log whose replay takes it to a version above its own.
+            self.snapshot_due_index = Some(index);
+        }
+        self.effects.notes.push(Note::ClusterVersion {
+            version,
+            before,
+            lowered,
+        });
+    }
+}
+
+/// Whether a version (`major.minor.patch`) is lower than another.
+fn is_below(version: &str, other: &str) -> bool {
+    let numbers = |version: &str| -> Vec<u64> {
+        let parts = version.split('.');
+        parts.map(|part| part.parse().unwrap_or(0)).collect()
+    };
+    numbers(version) < numbers(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_below;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert!(is_below("3.6.0", "3.7.0"));
+        assert!(is_below("3.9.0", "3.10.0"));
+        assert!(!is_below("3.7.0", "3.7.0"));
+        assert!(!is_below("4.0.0", "3.7.0"));
     }
 }
