@@ -6,7 +6,11 @@
 /// |---|---|---|
 /// | `afterCommit` | after a commit of the file | any write |
 /// | `afterStartDBTxn` | after the start of its transaction | any write |
+/// | `beforeCheckpointInLeaseRenew` | before a lease is renewed, on the client's connection | a renewal |
 /// | `beforeCommit` | before a commit of the file | any write |
+/// | `beforeLookupWhenLeaseTimeToLive` | before a lease is looked up | a question for its time to live |
+/// | `beforeRangeStreamChunk` | before a chunk of a range stream is made | a range stream |
+/// | `beforeSendWatchResponse` | before a message to a watch stream, in the member's loop | a watch |
 /// | `beforeStartDBTxn` | before the start of its transaction | any write |
 /// | `commitAfterPreCommitHook` | after the consistent index went into a commit | any write |
 /// | `commitBeforePreCommitHook` | before the consistent index goes into a commit | any write |
@@ -17,12 +21,17 @@
 /// | `compactBeforeCommitBatch` | after a batch that is not the last was removed | a compaction of more rows than a batch has |
 /// | `compactBeforeCommitScheduledCompact` | after a compaction's order went into a buffer | a compaction |
 /// | `compactBeforeSetFinishedCompact` | before a compaction's end goes into a buffer | a compaction |
+/// | `defragBeforeCopy` | before each step of the vacuum, on the commit thread | a defragmentation |
 /// | `walAfterSync` | after a sync of the log | any write |
 /// | `walBeforeSync` | before a sync of the log | any write |
 pub const NAMES: &[&str] = &[
     "afterCommit",
     "afterStartDBTxn",
+    "beforeCheckpointInLeaseRenew",
     "beforeCommit",
+    "beforeLookupWhenLeaseTimeToLive",
+    "beforeRangeStreamChunk",
+    "beforeSendWatchResponse",
     "beforeStartDBTxn",
     "commitAfterPreCommitHook",
     "commitBeforePreCommitHook",
@@ -33,6 +42,7 @@ pub const NAMES: &[&str] = &[
     "compactBeforeCommitBatch",
     "compactBeforeCommitScheduledCompact",
     "compactBeforeSetFinishedCompact",
+    "defragBeforeCopy",
     "walAfterSync",
     "walBeforeSync",
 ];

@@ -5,6 +5,7 @@
 
 use crate::Error;
 use quorate_bolt::{Db, Finding, ScrubCursor, VacuumNext};
+use quorate_failpoints::fail_point;
 use quorate_store::commit::{Committed, Frozen, commit, committed};
 
 /// Bytes that a step of the vacuum moves at most.
@@ -56,6 +57,7 @@ impl CommitStage {
     /// Moves a bounded number of bytes towards the front of the file and cuts its end. Where the
     /// disk has no space for it, the next step is to wait.
     pub fn vacuum(&mut self) -> Result<Vacuumed, Error> {
+        fail_point!("defragBeforeCopy");
         let next = match self.db.vacuum_step(VACUUM_STEP_BYTES) {
             Ok(step) => step.next,
             Err(error) if error.is_storage_full() => VacuumNext::Wait,

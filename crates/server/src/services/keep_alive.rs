@@ -18,6 +18,7 @@ use crate::transport::{Status, StreamHandler, WakeBatch};
 use bytes::Bytes;
 use quorate_api::Error;
 use quorate_api::etcdserverpb::{LeaseKeepAliveRequest, LeaseKeepAliveResponse, ResponseHeader};
+use quorate_failpoints::fail_point;
 use quorate_node::{Member, Revocation};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,6 +76,7 @@ impl StreamHandler for KeepAlive {
         let handle = stream.reader.member.clone();
         let header = stream.reader.header(handle.view().revision);
         let renewal = Renewal { id, header };
+        fail_point!("beforeCheckpointInLeaseRenew");
         let question = Box::new(move |member: &mut Member<Waiter>, batch: &mut WakeBatch| {
             stream.renew(renewal, member, batch);
         });

@@ -13,6 +13,7 @@ use quorate_api::etcdserverpb::{
     LeaseGrantRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseStatus,
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, ResponseHeader,
 };
+use quorate_failpoints::fail_point;
 use quorate_node::store::lease::MAX_TTL_S;
 use quorate_node::store::quota::LEASE_OVERHEAD;
 
@@ -91,6 +92,7 @@ impl Services {
     ) -> Result<Reply, Status> {
         let LeaseTimeToLiveRequest { id, keys } = decode(message)?;
         let (reader, peers, caller) = (self.reader(), self.peers.clone(), answer());
+        fail_point!("beforeLookupWhenLeaseTimeToLive");
         self.member.ask(Box::new(move |member, batch| {
             // A primary that is not behind answers at once; all else is a matter of waiting.
             if member.lessor().is_primary() && !is_behind(member) {

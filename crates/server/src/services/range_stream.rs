@@ -16,6 +16,7 @@ use bytes::{Buf, Bytes};
 use prost::encoding::{decode_varint, encode_varint, encoded_len_varint};
 use quorate_api::etcdserverpb::range_request::SortTarget;
 use quorate_api::etcdserverpb::{RangeRequest, ResponseHeader};
+use quorate_failpoints::fail_point;
 use quorate_node::Reply as MemberReply;
 use quorate_node::store::View;
 use quorate_node::store::index::Root;
@@ -262,6 +263,7 @@ fn request_total(request: &RangeRequest, left: u64) -> u64 {
 
 /// A RangeStreamResponse: one field with a RangeResponse.
 fn message(header: Option<&ResponseHeader>, kvs: &[u8], more: bool, count: i64) -> Body {
+    fail_point!("beforeRangeStreamChunk");
     let mut inner = Vec::with_capacity(kvs.len() + 64);
     if let Some(header) = header {
         put_header(&mut inner, header);

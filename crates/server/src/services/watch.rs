@@ -10,6 +10,7 @@ use prost::Message as _;
 use prost::encoding::encode_varint;
 use quorate_api::etcdserverpb::watch_request::RequestUnion;
 use quorate_api::etcdserverpb::{ResponseHeader, WatchRequest, WatchResponse};
+use quorate_failpoints::fail_point;
 use quorate_node::store::watch::{Events, Message, NO_WATCH_ID, Outbox, Recipient, StreamId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -134,6 +135,7 @@ impl Outbox for WatchOutbox {
 impl WatchOutbox {
     /// Sends a message; how many watchers' events it had.
     fn send_message(&self, message: Message) -> u32 {
+        fail_point!("beforeSendWatchResponse");
         let mut batch = WakeBatch::new();
         let member = &self.member;
         let head = |revision: i64| ResponseHeader {
