@@ -33,14 +33,20 @@ pub use terms::Value;
 
 /// A place that can be made to fail, by the name of a failpoint.
 ///
-/// With `value => expression` the expression is evaluated where the failpoint returns a value, as
-/// its term says.
+/// With `if condition` it is reached only then. With `value => expression` the expression is
+/// evaluated where the failpoint returns a value, as its term says.
 #[cfg(feature = "enabled")]
 #[macro_export]
 macro_rules! fail_point {
     ($name:literal) => {{
         const POINT: usize = $crate::index_of($name);
         $crate::hit(POINT);
+    }};
+    ($name:literal, if $condition:expr) => {{
+        const POINT: usize = $crate::index_of($name);
+        if $condition {
+            $crate::hit(POINT);
+        }
     }};
     ($name:literal, $value:pat => $then:expr) => {{
         const POINT: usize = $crate::index_of($name);
@@ -55,6 +61,9 @@ macro_rules! fail_point {
 #[macro_export]
 macro_rules! fail_point {
     ($name:literal) => {{
+        const _: usize = $crate::index_of($name);
+    }};
+    ($name:literal, if $condition:expr) => {{
         const _: usize = $crate::index_of($name);
     }};
     ($name:literal, $value:pat => $then:expr) => {{

@@ -6,12 +6,19 @@
 /// |---|---|---|
 /// | `afterCommit` | after a commit of the file | any write |
 /// | `afterStartDBTxn` | after the start of its transaction | any write |
+/// | `afterWritebackBuf` | after what was applied became visible | any write |
+/// | `applyAfterOpenSnapshot` | once a received database has taken its place, on the log's thread | a snapshot for a member that lags |
+/// | `applyBeforeOpenSnapshot` | where `raftBeforeApplySnap` is | a snapshot for a member that lags |
+/// | `beforeApplyOneConfChange` | before a change of the membership is applied, in the member's loop | a change, or a start that applies one |
+/// | `beforeApplyOneEntryNormal` | before an entry is applied, in the member's loop | any write |
 /// | `beforeCheckpointInLeaseRenew` | before a lease is renewed, on the client's connection | a renewal |
 /// | `beforeCommit` | before a commit of the file | any write |
 /// | `beforeLookupWhenLeaseTimeToLive` | before a lease is looked up | a question for its time to live |
+/// | `beforePublishing` | before the member's attributes are proposed | the start |
 /// | `beforeRangeStreamChunk` | before a chunk of a range stream is made | a range stream |
 /// | `beforeSendWatchResponse` | before a message to a watch stream, in the member's loop | a watch |
 /// | `beforeStartDBTxn` | before the start of its transaction | any write |
+/// | `beforeWritebackBuf` | before what was applied becomes visible, in the member's loop | any write |
 /// | `commitAfterPreCommitHook` | after the consistent index went into a commit | any write |
 /// | `commitBeforePreCommitHook` | before the consistent index goes into a commit | any write |
 /// | `compactAfterAcquiredBatchTxLock` | before each batch of a compaction is planned | a compaction |
@@ -22,17 +29,38 @@
 /// | `compactBeforeCommitScheduledCompact` | after a compaction's order went into a buffer | a compaction |
 /// | `compactBeforeSetFinishedCompact` | before a compaction's end goes into a buffer | a compaction |
 /// | `defragBeforeCopy` | before each step of the vacuum, on the commit thread | a defragmentation |
+/// | `raftAfterApplySnap` | once the log in memory begins at a received snapshot | a snapshot for a member that lags |
+/// | `raftAfterSaveSnap` | after the record of a received snapshot in the log | a snapshot for a member that lags |
+/// | `raftAfterSave` | once what was written to the log is durable | any write |
+/// | `raftAfterWALRelease` | once the log let go of what a received snapshot covers | a snapshot for a member that lags |
+/// | `raftBeforeAdvance` | after what raft wants done was taken | any write |
+/// | `raftBeforeApplySnap` | once a received snapshot's record is durable, before the database takes its place | a snapshot for a member that lags |
+/// | `raftBeforeFollowerSend` | before a follower's messages go to the transport | any write |
+/// | `raftBeforeLeaderSend` | before a leader's messages go to the transport, none as well; what goes to the log may be on its way | any write |
+/// | `raftBeforeSaveSnap` | before the `.snap` file of a received snapshot | a snapshot for a member that lags |
+/// | `raftBeforeSave` | before what waits is written to the log | any write |
+/// | `raftBeforeWALSaveSnaphot` | between the `.snap` file of an own snapshot and its record | writes, as many as lie between snapshots |
+/// | `raftDropHeartbeat` | where a stream's messages are read; a value drops them | a member that hears of another |
+/// | `snapDBDirSyncError` | where `snapDBRenameBeforeDirSync` is; a value is what the directory's sync fails with | a snapshot for a member that lags |
+/// | `snapDBRenameBeforeDirSync` | once a database that was received has its name | a snapshot for a member that lags |
 /// | `walAfterSync` | after a sync of the log | any write |
 /// | `walBeforeSync` | before a sync of the log | any write |
 pub const NAMES: &[&str] = &[
     "afterCommit",
     "afterStartDBTxn",
+    "afterWritebackBuf",
+    "applyAfterOpenSnapshot",
+    "applyBeforeOpenSnapshot",
+    "beforeApplyOneConfChange",
+    "beforeApplyOneEntryNormal",
     "beforeCheckpointInLeaseRenew",
     "beforeCommit",
     "beforeLookupWhenLeaseTimeToLive",
+    "beforePublishing",
     "beforeRangeStreamChunk",
     "beforeSendWatchResponse",
     "beforeStartDBTxn",
+    "beforeWritebackBuf",
     "commitAfterPreCommitHook",
     "commitBeforePreCommitHook",
     "compactAfterAcquiredBatchTxLock",
@@ -43,6 +71,20 @@ pub const NAMES: &[&str] = &[
     "compactBeforeCommitScheduledCompact",
     "compactBeforeSetFinishedCompact",
     "defragBeforeCopy",
+    "raftAfterApplySnap",
+    "raftAfterSave",
+    "raftAfterSaveSnap",
+    "raftAfterWALRelease",
+    "raftBeforeAdvance",
+    "raftBeforeApplySnap",
+    "raftBeforeFollowerSend",
+    "raftBeforeLeaderSend",
+    "raftBeforeSave",
+    "raftBeforeSaveSnap",
+    "raftBeforeWALSaveSnaphot",
+    "raftDropHeartbeat",
+    "snapDBDirSyncError",
+    "snapDBRenameBeforeDirSync",
     "walAfterSync",
     "walBeforeSync",
 ];

@@ -11,6 +11,7 @@
 
 use crate::Error;
 use quorate_disk::Disk;
+use quorate_failpoints::fail_point;
 use quorate_raft::{AppendJob, Message, Snapshot};
 use quorate_wal::{Wal, WalError, snap, walpb};
 use std::collections::VecDeque;
@@ -164,6 +165,7 @@ impl LogStage {
 
     /// Writes the appends at the head of the queue and syncs once. Whether there was space.
     fn append_waiting(&mut self, done: &mut Vec<LogDone>) -> Result<bool, Error> {
+        fail_point!("raftBeforeSave");
         let (mut written, mut must_sync, mut full) = (0, false, None);
         for job in &self.waiting {
             let LogJob::Append(job) = job else { break };
@@ -184,6 +186,7 @@ impl LogStage {
             self.wal.sync()?;
             self.syncs += 1;
         }
+        fail_point!("raftAfterSave");
         for job in self.waiting.drain(..written) {
             let LogJob::Append(job) = job else {
                 unreachable!("only appends were counted")
@@ -208,9 +211,13 @@ impl LogStage {
             term: snapshot.metadata.term,
             conf_state: Some(snapshot.metadata.conf_state.clone()),
         };
+        fail_point!("raftBeforeSaveSnap");
         let stored = snap::save(&*self.disk, &self.snap_dir, snapshot)
             .and_then(|()| self.wal.save_snapshot_record(&record))
-            .and_then(|_| self.wal.append(job.hard_state.as_ref(), &job.entries));
+            .and_then(|_| {
+                fail_point!("raftAfterSaveSnap");
+                self.wal.append(job.hard_state.as_ref(), &job.entries)
+            });
         match stored {
             Ok(_) => {}
             Err(error @ WalError::StorageFull { .. }) => {
@@ -221,14 +228,18 @@ impl LogStage {
         }
         self.wal.sync()?;
         self.syncs += 1;
+        fail_point!("raftBeforeApplySnap");
+        fail_point!("applyBeforeOpenSnapshot");
         self.disk
             .rename(&received, &self.database)
             .map_err(Error::io("rename to", &self.database))?;
         self.disk
             .sync_dir(&self.snap_dir)
             .map_err(Error::io("sync directory", &self.snap_dir))?;
+        fail_point!("applyAfterOpenSnapshot");
         self.wal.release_to(index);
         snap::release_databases(&*self.disk, &self.snap_dir, index)?;
+        fail_point!("raftAfterWALRelease");
         let Some(LogJob::Append(job)) = self.waiting.pop_front() else {
             unreachable!("it was at the head");
         };
@@ -242,6 +253,7 @@ impl LogStage {
         };
         let metadata = &snapshot.metadata;
         snap::save(&*self.disk, &self.snap_dir, snapshot)?;
+        fail_point!("raftBeforeWALSaveSnaphot");
         let record = walpb::Snapshot {
             index: metadata.index,
             term: metadata.term,

@@ -21,6 +21,7 @@ use crate::segment::{names, parse_hex};
 use crate::walpb;
 use bytes::{Bytes, BytesMut};
 use quorate_disk::{Disk, Mode};
+use quorate_failpoints::fail_point;
 use quorate_raft::types::Snapshot;
 use std::path::{Path, PathBuf};
 
@@ -97,7 +98,15 @@ pub fn find_database(disk: &dyn Disk, dir: &Path, index: u64) -> Result<PathBuf,
 /// name. Durable when it returns.
 pub fn publish_database(disk: &dyn Disk, dir: &Path, index: u64) -> Result<PathBuf, WalError> {
     let path = database_path(dir, index);
-    rename(disk, dir, &database_tmp_path(dir, index), &path)?;
+    disk.rename(&database_tmp_path(dir, index), &path)
+        .map_err(|source| WalError::io("rename to", &path, source))?;
+    fail_point!("snapDBRenameBeforeDirSync");
+    fail_point!("snapDBDirSyncError", why => {
+        let source = std::io::Error::other(why.to_string());
+        return Err(WalError::sync("sync directory", dir, source));
+    });
+    disk.sync_dir(dir)
+        .map_err(|source| WalError::sync("sync directory", dir, source))?;
     Ok(path)
 }
 

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::conf_change::{Verdict, conf_state_json, decode, judge};
 use bytes::Bytes;
 use quorate_api as api;
+use quorate_failpoints::fail_point;
 use quorate_raft::{ConfChange, Entry, EntryKind};
 use quorate_store::{Answer, Applied};
 use quorate_wal::raftpb;
@@ -40,6 +41,8 @@ impl<T> Member<T> {
             return Ok(()); // it was in the database already
         }
         self.applied_something = true;
+        fail_point!("beforeApplyOneEntryNormal", if entry.kind == EntryKind::Normal);
+        fail_point!("beforeApplyOneConfChange", if entry.kind != EntryKind::Normal);
         match entry.kind {
             EntryKind::Normal if entry.data.is_empty() => self.store.advance(at),
             EntryKind::Normal => self.apply_request(at, &entry.data)?,

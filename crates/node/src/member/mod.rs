@@ -38,6 +38,7 @@ use crate::{Error, Received};
 use bytes::Bytes;
 use quorate_api as api;
 use quorate_bolt::Db;
+use quorate_failpoints::fail_point;
 use quorate_raft::{ApplyJob, ConfState, JournalLine, MemoryStorage, Message, Raft, Role};
 use quorate_store::commit::Frozen;
 use quorate_store::compaction::Planner;
@@ -602,6 +603,7 @@ impl<T> Member<T> {
             self.apply_queue.extend(output.apply);
             self.apply_what_may()?;
             self.send(output.messages);
+            fail_point!("raftBeforeAdvance");
             self.ask_reads();
         }
         self.apply_what_may()?;
@@ -674,7 +676,9 @@ impl<T> Member<T> {
         if !std::mem::take(&mut self.applied_something) {
             return Ok(());
         }
+        fail_point!("beforeWritebackBuf");
         self.view = self.store.publish();
+        fail_point!("afterWritebackBuf");
         self.effects.view = Some(self.view.clone());
         let rows = self.store.take_untold();
         self.hub.notify(&rows, &self.view)?;

@@ -5,6 +5,7 @@ use prost::Message as _;
 use quorate_api as api;
 use quorate_api::etcdserverpb::{InternalRaftRequest, RequestHeader};
 use quorate_api::membershippb::{Attributes, ClusterMemberAttrSetRequest};
+use quorate_failpoints::fail_point;
 
 impl<T> Member<T> {
     /// Proposes requests that came together.
@@ -146,6 +147,7 @@ impl<T> Member<T> {
         if self.published || under_way || self.raft.soft_state().lead == 0 {
             return;
         }
+        fail_point!("beforePublishing");
         let attributes = Attributes {
             name: self.config.name.clone(),
             client_urls: self.config.client_urls.clone(),

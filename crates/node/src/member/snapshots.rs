@@ -8,6 +8,7 @@
 use super::{Freezing, Member, Note, PeerChange, SHORTEN_ENTRIES, peers};
 use crate::{Error, Received, legacy_tree};
 use bytes::Bytes;
+use quorate_failpoints::fail_point;
 use quorate_raft::{ConfState, Message, Snapshot, SnapshotMetadata, Storage};
 use quorate_store::membership::Membership;
 use quorate_store::{Applied, View};
@@ -72,6 +73,7 @@ impl<T> Member<T> {
             .storage_mut()
             .apply_snapshot(stored)
             .expect("raft takes no snapshot older than its log");
+        fail_point!("raftAfterApplySnap");
         let old_members = self.store.members().clone();
         self.store = store;
         self.freezing = None;

@@ -13,6 +13,7 @@ use crate::metrics::METRICS;
 use crate::peers::{Host, Transport};
 use crate::transport::WakeBatch;
 use arc_swap::ArcSwap;
+use quorate_failpoints::fail_point;
 use quorate_node::boot::{Booted, Directories};
 use quorate_node::disk::Disk;
 use quorate_node::ids::RequestIds;
@@ -372,6 +373,8 @@ impl MemberLoop {
             // The thread ends only after it has told why.
             let _ended = sender.send(log);
         }
+        fail_point!("raftBeforeLeaderSend", if self.leads());
+        fail_point!("raftBeforeFollowerSend", if !self.leads() && !messages.is_empty());
         self.tell_peers(peers, messages, snapshots);
         if let Some(view) = view {
             self.shared.view.store(view);
@@ -439,6 +442,12 @@ impl MemberLoop {
             self.peers
                 .send_snapshot(message, Box::new(Database::new(view)));
         }
+    }
+
+    /// Whether this member is the leader, for failpoints.
+    #[cfg(feature = "failpoints")]
+    fn leads(&self) -> bool {
+        self.member.status().leader == self.shared.member_id
     }
 
     fn send_commit(&self, job: CommitJob) {

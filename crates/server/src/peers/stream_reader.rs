@@ -14,6 +14,7 @@ use http::header::{HOST, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
+use quorate_failpoints::fail_point;
 use quorate_node::wal::raftpb::message_len;
 use std::rc::Rc;
 use std::time::Duration;
@@ -232,6 +233,7 @@ impl StreamReader {
                     messages.push(message);
                 }
             });
+            fail_point!("raftDropHeartbeat", _ => continue);
             status.link.received_bytes.add(bytes);
             if !messages.is_empty() {
                 let active = status.is_active();
