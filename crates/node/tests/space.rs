@@ -218,3 +218,19 @@ fn who_asks_during_a_defragmentation_gets_the_next_one() {
     answer(&mut machine, 24).expect("nothing is in the way");
     assert!(machine.file_pages() < 12, "{} pages", machine.file_pages());
 }
+
+#[test]
+fn a_physical_compaction_ends_under_constant_writes() {
+    let mut machine = Machine::start_with(faulty(9), 9, settings(), false).unwrap();
+    for token in 0..20 {
+        machine.propose(token, put("k", 10));
+    }
+    machine.settle().unwrap();
+    machine.slow_commits = true;
+    machine.propose(100, compaction(15, true));
+    for token in 200..400 {
+        machine.propose(token, put("k", 10));
+        machine.step().unwrap();
+    }
+    assert_eq!(machine.replies.get(&100), Some(&Ok(())));
+}

@@ -323,6 +323,9 @@ struct Freezing {
     applied: Applied,
     conf_state: ConfState,
     members: Arc<quorate_store::membership::Membership>,
+    /// Compactions below this revision have ended, with all that they removed, in this commit at the
+    /// latest.
+    unfinished: i64,
 }
 
 /// One member.

@@ -80,6 +80,8 @@ impl<T> Member<T> {
         self.commit_due_ms = None;
         self.replacing_db = true;
         self.effects.replaced_db = Some(db);
+        // Its compactions are the sender's now.
+        self.answer_compactions(i64::MAX);
         self.planner = None;
         self.plan_is_stale = self.compaction_running;
         self.snapshot_index = index;

@@ -89,7 +89,7 @@ impl<T> Member<T> {
             .extend(ready.into_iter().map(|(_, token)| (token, Reply::Ready)));
         self.force_commit = !waiting.is_empty();
         self.commit_waiters = waiting;
-        self.answer_compactions();
+        self.answer_compactions(freezing.unfinished);
         self.send_committed(&freezing);
         let due = self.snapshot_due_index.is_some_and(|at| at <= durable)
             || durable - self.snapshot_index > self.config.snapshot_count;
@@ -150,13 +150,11 @@ impl<T> Member<T> {
         self.view_changed();
     }
 
-    pub(super) fn answer_compactions(&mut self) {
-        let unfinished = self.store.next_job().map_or(i64::MAX, |job| job.revision);
-        // A job that is finished in memory is durable once nothing waits for a commit.
-        let all_durable = self.store.pending().writes == 0;
+    /// Answers those whose compaction ended, durably, below revision `below`.
+    pub(super) fn answer_compactions(&mut self, below: i64) {
         let waiting = std::mem::take(&mut self.compaction_waiters);
         for (revision, token, answer) in waiting {
-            if revision < unfinished && all_durable {
+            if revision < below {
                 self.effects
                     .replies
                     .push((token, Reply::Outcome(Ok(answer))));
@@ -164,13 +162,14 @@ impl<T> Member<T> {
                 self.compaction_waiters.push((revision, token, answer));
             }
         }
-        if self
-            .compaction_waiters
-            .iter()
-            .any(|(revision, ..)| *revision < unfinished)
-        {
-            self.force_commit = true;
-        }
+        let unfinished = self.unfinished_compaction();
+        let mut waiting = self.compaction_waiters.iter();
+        self.force_commit |= waiting.any(|(revision, ..)| *revision < unfinished);
+    }
+
+    /// The lowest revision of a compaction whose rows are not all gone.
+    fn unfinished_compaction(&self) -> i64 {
+        self.store.next_job().map_or(i64::MAX, |job| job.revision)
     }
 
     pub(super) fn plan_commit(&mut self) {
@@ -195,6 +194,7 @@ impl<T> Member<T> {
                 applied: self.store.applied(),
                 conf_state: self.raft.membership().conf_state(),
                 members: self.store.members().clone(),
+                unfinished: self.unfinished_compaction(),
             });
             self.effects.commit = Some(frozen);
             // The view must name the list that is being committed.

@@ -98,7 +98,9 @@ pub struct Machine {
     random: Random,
     next_id: u64,
     vacuums: bool,
-    /// A commit that found no space.
+    /// Whether a commit takes until the member has been stepped once more.
+    pub slow_commits: bool,
+    /// A commit that found no space, or is under way.
     uncommitted: Option<quorate_node::store::commit::Frozen>,
 }
 
@@ -124,6 +126,7 @@ impl Machine {
             random: Random(seed),
             next_id: 1 << 20,
             vacuums,
+            slow_commits: false,
             uncommitted: None,
         };
         machine.settle()?;
@@ -177,7 +180,13 @@ impl Machine {
         if !commit_first {
             busy |= self.do_log()?;
         }
-        if let Some(frozen) = effects.commit.or(self.uncommitted.take()) {
+        let mut frozen = self.uncommitted.take();
+        if self.slow_commits {
+            self.uncommitted = effects.commit;
+        } else {
+            frozen = effects.commit.or(frozen);
+        }
+        if let Some(frozen) = frozen {
             match self.commit.commit(&frozen)? {
                 Some(committed) => {
                     busy = true;
