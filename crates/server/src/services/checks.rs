@@ -1,7 +1,9 @@
 //! What a key-value request must look like before it is taken.
 //!
 //! Source: etcd's v3rpc key server, whose rules for overlapping writes of a transaction are kept,
-//! blind spot included: a deletion to the end of all keys (`range_end` `\0`) overlaps nothing.
+//! blind spot included: a deletion to the end of all keys (`range_end` `\0`) overlaps nothing. Not so
+//! where other members may be etcd's: theirs lose a value that was put by such a transaction once it
+//! is compacted (etcd issue 22376), ours keep it, and the two would part.
 
 use quorate_api::Error;
 use quorate_api::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -47,12 +49,12 @@ pub fn delete_range(request: &DeleteRangeRequest) -> Result<(), Error> {
     }
 }
 
-/// A transaction.
-pub fn txn(request: &TxnRequest, max_ops: usize) -> Result<(), Error> {
+/// A transaction; `alone`: this member makes a cluster by itself.
+pub fn txn(request: &TxnRequest, max_ops: usize, alone: bool) -> Result<(), Error> {
     shape(request, max_ops)?;
     // After the count of operations was checked, since this is quadratic in it.
-    writes(&request.success)?;
-    writes(&request.failure)?;
+    writes(&request.success, alone)?;
+    writes(&request.failure, alone)?;
     Ok(())
 }
 
@@ -79,8 +81,8 @@ fn shape(request: &TxnRequest, max_ops: usize) -> Result<(), Error> {
 }
 
 /// What the operations of one branch write.
-#[derive(Default)]
 struct Writes<'a> {
+    alone: bool,
     puts: HashSet<&'a [u8]>,
     deletes: Vec<(&'a [u8], &'a [u8])>,
 }
@@ -89,6 +91,7 @@ impl<'a> Writes<'a> {
     fn deletes_key(&self, key: &[u8]) -> bool {
         self.deletes.iter().any(|&(start, end)| match end {
             [] => start == key,
+            [0] => !self.alone && start <= key,
             end => start <= key && key < end,
         })
     }
@@ -102,8 +105,12 @@ impl<'a> Writes<'a> {
     }
 }
 
-fn writes(ops: &[RequestOp]) -> Result<Writes<'_>, Error> {
-    let mut all = Writes::default();
+fn writes(ops: &[RequestOp], alone: bool) -> Result<Writes<'_>, Error> {
+    let mut all = Writes {
+        alone,
+        puts: HashSet::new(),
+        deletes: Vec::new(),
+    };
     for op in ops {
         if let Some(Request::RequestDeleteRange(delete)) = &op.request {
             all.deletes.push((&delete.key, &delete.range_end));
@@ -111,7 +118,7 @@ fn writes(ops: &[RequestOp]) -> Result<Writes<'_>, Error> {
     }
     for op in ops {
         if let Some(Request::RequestTxn(txn)) = &op.request {
-            let (then, otherwise) = (writes(&txn.success)?, writes(&txn.failure)?);
+            let (then, otherwise) = (writes(&txn.success, alone)?, writes(&txn.failure, alone)?);
             for key in &then.puts {
                 all.put(key, false)?;
             }
@@ -174,6 +181,7 @@ mod tests {
                 ..Default::default()
             },
             128,
+            true,
         )
     }
 
@@ -209,7 +217,13 @@ mod tests {
 
     #[test]
     fn a_deletion_to_the_end_is_not_seen_to_overlap() {
-        assert_eq!(check(vec![delete_op("a", "\0"), put_op("b")]), Ok(()));
+        let to_the_end = || vec![delete_op("a", "\0"), put_op("b")];
+        assert_eq!(check(to_the_end()), Ok(()));
+        let among_others = TxnRequest {
+            success: to_the_end(),
+            ..Default::default()
+        };
+        assert_eq!(txn(&among_others, 128, false), Err(Error::DuplicateKey));
     }
 
     #[test]
@@ -219,15 +233,21 @@ mod tests {
             success,
             ..Default::default()
         };
-        assert_eq!(txn(&request(many(128)), 128), Ok(()));
-        assert_eq!(txn(&request(many(129)), 128), Err(Error::TooManyOps));
-        assert_eq!(txn(&request(vec![txn_op(many(127), vec![])]), 128), Ok(()));
+        assert_eq!(txn(&request(many(128)), 128, true), Ok(()));
+        assert_eq!(txn(&request(many(129)), 128, true), Err(Error::TooManyOps));
         assert_eq!(
-            txn(&request(vec![txn_op(many(128), vec![])]), 128),
+            txn(&request(vec![txn_op(many(127), vec![])]), 128, true),
+            Ok(())
+        );
+        assert_eq!(
+            txn(&request(vec![txn_op(many(128), vec![])]), 128, true),
             Err(Error::TooManyOps)
         );
         let empty = RequestOp { request: None };
-        assert_eq!(txn(&request(vec![empty]), 128), Err(Error::KeyNotFound));
+        assert_eq!(
+            txn(&request(vec![empty]), 128, true),
+            Err(Error::KeyNotFound)
+        );
     }
 
     #[test]
