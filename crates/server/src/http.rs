@@ -2,9 +2,11 @@
 //!
 //! A handful of fixed paths, so a match stands where others have a router.
 
+use crate::cluster_versions::storage_version_of;
 use crate::driver::Handle;
 use crate::gateway;
 use crate::metrics::METRICS;
+use crate::peer_api::versions::Versions;
 use crate::services::Services;
 use crate::transport::{HttpBodyError, HttpReply, HttpRequest, HttpResponse};
 use bytes::Bytes;
@@ -12,6 +14,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use quorate_api::etcdserverpb::AlarmType;
 use quorate_node::Reply as MemberReply;
+use quorate_node::store::membership::go_json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,21 +133,9 @@ async fn route(services: Arc<Services>, request: HttpRequest, with_gateway: bool
 
 pub(crate) fn version(member: &Handle) -> HttpResponse {
     let view = member.view();
-    let text = serde_json::json!({
-        "etcdserver": quorate_node::ETCD_VERSION,
-        "etcdcluster": view.members.cluster_version.as_deref().unwrap_or("not_decided"),
-        "storage": view.storage_version.as_deref().unwrap_or("unknown"),
-    });
-    // Field order as etcd's.
-    let fields: Vec<String> = ["etcdserver", "etcdcluster", "storage"]
-        .iter()
-        .map(|name| format!("\"{name}\":{}", text[name]))
-        .collect();
-    response(
-        StatusCode::OK,
-        "application/json",
-        format!("{{{}}}", fields.join(",")),
-    )
+    let storage = storage_version_of(&view).map(|version| version.to_string());
+    let versions = Versions::own(view.members.cluster_version.as_deref(), storage.as_deref());
+    response(StatusCode::OK, "application/json", go_json(&versions))
 }
 
 fn debug_vars(member: &Handle) -> HttpResponse {

@@ -1,7 +1,7 @@
 //! A member alone on a faulty disk, for tests of what is around it.
 
 use crate::config::Config;
-use crate::driver::{Settings, Started, start};
+use crate::driver::{Handle, Settings, Started, start};
 use crate::peer_api::exchange::{Answered, Exchange};
 use crate::peer_api::{Peers, Timings};
 use crate::peers::{self, Transport};
@@ -44,6 +44,19 @@ impl Exchange for Nobody {
     }
 }
 
+/// Waits until the member has published itself and the cluster version, which it does unasked.
+async fn settled(member: &Handle) {
+    loop {
+        member.linearized().await.unwrap();
+        let view = member.view();
+        let published = view.members.iter().all(|member| !member.name.is_empty());
+        if published && view.members.cluster_version.is_some() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 impl Lone {
     /// Starts one; whatever takes longer than `slow_apply` to apply is told.
     pub fn start(config: &Config, slow_apply: Duration) -> Lone {
@@ -82,6 +95,7 @@ impl Lone {
             request: hour,
             tick: hour,
         };
+        runtime.block_on(settled(&started.handle));
         let member = started.handle.clone();
         let peers = Peers::new(member, Arc::new(Nobody), runtime.handle().clone(), timings);
         Lone {

@@ -26,6 +26,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "initial-cluster",
             "initial-cluster-state",
             "initial-cluster-token",
+            "force-new-cluster",
             "strict-reconfig-check",
             "max-learners",
         ],

@@ -3,6 +3,7 @@
 use super::kv::failure;
 use super::propose::Field;
 use super::{Caller, Services, body, decode, store_status};
+use crate::cluster_versions::storage_version_of;
 use crate::driver::Waiter;
 use crate::logging::spell_duration;
 use crate::metrics::{METRICS, Operation, Tally};
@@ -56,7 +57,7 @@ impl Services {
             errors,
             db_size_in_use: view.sizes.in_use,
             is_learner: status.is_learner,
-            storage_version: view.storage_version.as_deref().unwrap_or("").to_owned(),
+            storage_version: storage_version_of(&view).map_or_else(String::new, |v| v.to_string()),
             db_size_quota: match self.limits.quota_bytes {
                 0 => DEFAULT_QUOTA_BYTES,
                 bytes => bytes,
@@ -72,7 +73,10 @@ impl Services {
     pub(super) fn defragment(&self, answer: &mut dyn FnMut() -> Caller) -> Result<Reply, Status> {
         let caller = answer();
         tracing::info!("starting defragment");
+        let health = self.health.clone();
+        health.defragmentation_began();
         self.member.defragment(Box::new(move |reply, batch| {
+            health.defragmentation_ended();
             let answer = match reply {
                 MemberReply::Ready => {
                     tracing::info!("finished defragment");

@@ -52,7 +52,7 @@ pub struct Limits {
     pub max_snapshots: usize,
     /// What is slow enough for a line in the log.
     pub(crate) slow: Thresholds,
-    /// Feature gates, for the metrics.
+    /// Feature gates.
     pub(crate) features: Vec<Feature>,
     /// Whether a lease that is there is renewed without waiting for what is committed.
     pub(crate) fast_keep_alive: bool,
@@ -63,6 +63,7 @@ pub struct Services {
     pub(crate) member: Handle,
     pub(crate) peers: Peers,
     pub(crate) limits: Limits,
+    health: health::Health,
     pub(crate) watch_streams: std::sync::atomic::AtomicU64,
     pub(crate) snapshots: Arc<std::sync::atomic::AtomicUsize>,
 }
@@ -113,9 +114,11 @@ pub(crate) fn not_served(what: &str) -> Status {
 impl Services {
     /// Services over a running member and its peers.
     pub fn new(peers: Peers, limits: Limits) -> Services {
+        let stops = |feature: &Feature| feature.name == "StopGRPCServiceOnDefrag" && feature.on;
         Services {
             member: peers.member.clone(),
             peers,
+            health: health::Health::new(limits.features.iter().any(stops)),
             limits,
             watch_streams: std::sync::atomic::AtomicU64::new(1),
             snapshots: Arc::default(),
