@@ -197,7 +197,7 @@ func repeat(t *testing.T, server *process.Server, client *clientv3.Client, trigg
 func lag(t *testing.T, c *controlled, away int, client *clientv3.Client) {
 	t.Helper()
 	c.Members[away].Stop()
-	for turn := range 60 {
+	for turn := range 300 {
 		if err := write(process.Context(t), client, turn); err != nil {
 			t.Fatal(err)
 		}
