@@ -1,6 +1,6 @@
 //! A load of clients that each send their next request when the last is answered.
 
-use crate::connection::Answer;
+use crate::connection::{Answer, Connection};
 use crate::fleet::Fleet;
 use crate::latencies::Latencies;
 use crate::process::Server;
@@ -27,7 +27,7 @@ pub enum Until<'a> {
 
 /// Who sends what.
 pub struct Load<'a> {
-    /// How many connections.
+    /// How many connections, spread over the servers.
     pub connections: usize,
     /// How many clients, spread over the connections.
     pub clients: usize,
@@ -46,7 +46,7 @@ pub struct Outcome {
     pub bytes: u64,
     /// How long that took.
     pub elapsed: Duration,
-    /// The server's CPU time in it.
+    /// The CPU time of all servers in it.
     pub cpu: Duration,
     /// One for each answer.
     pub latencies: Latencies,
@@ -58,7 +58,7 @@ impl Outcome {
         self.answers as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The server's CPU time for each answer, in microseconds.
+    /// The servers' CPU time for each answer, in microseconds.
     pub fn cpu_micros(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.answers as f64
     }
@@ -69,12 +69,42 @@ struct Client {
     started: Instant,
 }
 
-/// Runs a load. A request that the server refuses ends it with an error.
-pub fn run(server: &Server, load: Load<'_>, until: Until<'_>) -> io::Result<Outcome> {
-    let mut fleet = Fleet::open(server.address(), load.connections)?;
+/// The n-th connection leads to the n-th server, and around again, as those of etcd's own benchmark.
+fn connect(servers: &[Server], connections: usize) -> io::Result<Fleet> {
+    let connections = servers
+        .iter()
+        .cycle()
+        .take(connections)
+        .map(|server| Connection::open(server.address()))
+        .collect::<io::Result<_>>()?;
+    Ok(Fleet { connections })
+}
+
+/// CPU time of all servers so far.
+fn cpu(servers: &[Server]) -> io::Result<Duration> {
+    servers.iter().map(Server::cpu).sum()
+}
+
+/// Runs a load. A request that a server refuses ends it with an error.
+pub fn run(
+    servers: &impl AsRef<[Server]>,
+    load: Load<'_>,
+    until: Until<'_>,
+) -> io::Result<Outcome> {
+    run_through(servers.as_ref(), servers.as_ref(), load, until)
+}
+
+/// Runs a load through some of the servers; the CPU time is that of all.
+pub fn run_through(
+    through: &[Server],
+    servers: &[Server],
+    load: Load<'_>,
+    until: Until<'_>,
+) -> io::Result<Outcome> {
+    let mut fleet = connect(through, load.connections)?;
     let begin = Instant::now();
     let mut counting_from = begin;
-    let mut cpu_from = server.cpu()?;
+    let mut cpu_from = cpu(servers)?;
     let mut counting = !matches!(until, Until::Time { .. });
     let mut outcome = Outcome {
         answers: 0,
@@ -145,7 +175,7 @@ pub fn run(server: &Server, load: Load<'_>, until: Until<'_>) -> io::Result<Outc
                 if !counting && now - begin >= warm {
                     counting = true;
                     counting_from = now;
-                    cpu_from = server.cpu()?;
+                    cpu_from = cpu(servers)?;
                 }
                 counting && now - counting_from >= counted
             }
@@ -154,7 +184,7 @@ pub fn run(server: &Server, load: Load<'_>, until: Until<'_>) -> io::Result<Outc
         };
         if over {
             outcome.elapsed = now - counting_from;
-            outcome.cpu = server.cpu()? - cpu_from;
+            outcome.cpu = cpu(servers)? - cpu_from;
             break;
         }
     }

@@ -49,9 +49,11 @@ figures! {
     "put1.cpu", "put, 1 client: server CPU", "µs", NoGoal;
     "get.cpu", "get, linearizable, 200 clients: server CPU", "µs", RatioAtMost(0.2);
     "get.rate", "get, linearizable, 200 clients: throughput", "/s", NoGoal;
+    "get.p50", "get, linearizable, 200 clients: p50", "ms", NoGoal;
     "get.p99", "get, linearizable, 200 clients: p99", "ms", NoGoal;
     "sget.cpu", "get, serializable, 200 clients: server CPU", "µs", RatioAtMost(0.2);
     "sget.rate", "get, serializable, 200 clients: throughput", "/s", RatioAtLeast(2.0);
+    "sget.p50", "get, serializable, 200 clients: p50", "ms", NoGoal;
     "sget.p99", "get, serializable, 200 clients: p99", "ms", NoGoal;
     "keys.load", "loading keys of 64 B + 512 B one by one", "/s", RatioAtLeast(2.2);
     "keys.page_small", "page of 10,000 keys, a fifth of the keys: server CPU", "ms", NoGoal;
@@ -84,13 +86,34 @@ figures! {
     "snapshot.size", "one such snapshot", "MB", NoGoal;
     "snapshot.kept", "puts kept during the snapshots", "x", AtLeast(0.8);
     "leases.gone", "leases of 5 s gone after the last was due", "s", AtMost(1.0);
+    "put3.cpu", "3 members, put through all: CPU of all", "µs", RatioAtMost(0.45);
+    "put3.rate", "3 members, put through all: throughput", "/s", NoGoal;
+    "put3.p50", "3 members, put through all: p50", "ms", NoGoal;
+    "put3.p99", "3 members, put through all: p99", "ms", NoGoal;
+    "lput3.cpu", "3 members, put through the leader: CPU of all", "µs", RatioAtMost(0.45);
+    "lput3.rate", "3 members, put through the leader: throughput", "/s", NoGoal;
+    "lput3.p50", "3 members, put through the leader: p50", "ms", NoGoal;
+    "lput3.p99", "3 members, put through the leader: p99", "ms", NoGoal;
+    "get3.cpu", "3 members, get, linearizable: CPU of all", "µs", RatioAtMost(0.4);
+    "get3.rate", "3 members, get, linearizable: throughput", "/s", NoGoal;
+    "get3.p50", "3 members, get, linearizable: p50", "ms", NoGoal;
+    "get3.p99", "3 members, get, linearizable: p99", "ms", NoGoal;
+    "sget3.cpu", "3 members, get, serializable: CPU of all", "µs", RatioAtMost(0.4);
+    "sget3.rate", "3 members, get, serializable: throughput", "/s", NoGoal;
+    "sget3.p50", "3 members, get, serializable: p50", "ms", NoGoal;
+    "sget3.p99", "3 members, get, serializable: p99", "ms", NoGoal;
+    "failover.seconds", "3 members, leader killed: until a put is acknowledged", "s", RatioAtMost(1.0);
+    "failover.max", "3 members, leader killed: the longest of those", "s", NoGoal;
 }
 
-/// The names of the loads, in the order they run.
+/// The names of the loads on one member, in the order they run.
 pub const LOADS: &[&str] = &[
     "put", "put1", "get", "sget", "keys", "watch", "idle", "defrag", "compact", "bigrange",
     "catchup", "snapshot", "leases",
 ];
+
+/// Those on clusters of three.
+pub const LOADS_OF_THREE: &[&str] = &["put3", "lput3", "get3", "sget3", "failover"];
 
 /// What one run of one load on one server gave.
 #[derive(Clone, Debug, Default)]
@@ -146,7 +169,7 @@ fn median_figures(all: impl Iterator<Item = Figures>) -> Figures {
 }
 
 /// The middle value; of an even number, the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() % 2 {
@@ -171,7 +194,8 @@ mod tests {
         let mut ids: Vec<_> = FIGURES.iter().map(|figure| figure.id).collect();
         for id in &ids {
             let (load, _) = id.split_once('.').expect("load.figure");
-            assert!(LOADS.contains(&load), "{id}");
+            let places = [LOADS, LOADS_OF_THREE].map(|loads| loads.contains(&load));
+            assert!(places[0] != places[1], "{id}");
         }
         ids.sort_unstable();
         ids.dedup();

@@ -1,12 +1,13 @@
 //! `quorate-bench`: the real etcd and quorate side by side, in one run, in turns.
 //!
-//! Each load starts fresh servers of one kind, measures, and ends them; then the other kind; so
+//! Each load starts fresh servers of one kind (one, or a cluster of three), measures, and ends them; then the other kind; so
 //! round after round, and the medians are compared. What matters is the ratio: a machine's own
 //! speed and noise are in both. The steadiest figure is the servers' own CPU time an operation,
 //! since the load generator shares the machine.
 
 mod chart;
 mod closed_loop;
+mod cluster;
 mod connection;
 mod control;
 mod figures;
@@ -20,7 +21,7 @@ mod requests;
 mod watchers;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use figures::{LOADS, Run, medians};
+use figures::{LOADS, LOADS_OF_THREE, Run, medians};
 use loads::Setting;
 use report::Pair;
 use std::fs;
@@ -47,11 +48,19 @@ fn command() -> Command {
         ))
         .arg(path("directory", "where data directories are made; a real disk").default_value("."))
         .arg(
+            Arg::new("members")
+                .long("members")
+                .value_name("N")
+                .value_parser(["1", "3"])
+                .default_value("1")
+                .help("members of the clusters; each number has its loads"),
+        )
+        .arg(
             Arg::new("only")
                 .long("only")
                 .value_name("LOAD,...")
                 .value_delimiter(',')
-                .value_parser(LOADS.to_vec())
+                .value_parser([LOADS, LOADS_OF_THREE].concat())
                 .help("only these loads"),
         )
         .arg(
@@ -147,6 +156,26 @@ fn binary(matches: &ArgMatches, name: &str, variable: &str) -> io::Result<Option
     .transpose()
 }
 
+/// The loads to run, in order.
+fn chosen(matches: &ArgMatches) -> io::Result<Vec<&'static str>> {
+    let members = matches.get_one::<String>("members");
+    let loads = match members.map(String::as_str) {
+        Some("3") => LOADS_OF_THREE,
+        _ => LOADS,
+    };
+    let Some(only) = matches.get_many::<String>("only") else {
+        return Ok(loads.to_vec());
+    };
+    let only: Vec<&str> = only.map(String::as_str).collect();
+    if let Some(other) = only.iter().find(|name| !loads.contains(name)) {
+        return Err(io::Error::other(format!(
+            "{other} is a load of another number of --members"
+        )));
+    }
+    let chosen = loads.iter().filter(|load| only.contains(load));
+    Ok(chosen.copied().collect())
+}
+
 /// Runs the loads; `false` says that some failed.
 #[allow(clippy::print_stdout)]
 fn compare(matches: &ArgMatches) -> io::Result<bool> {
@@ -168,9 +197,7 @@ fn compare(matches: &ArgMatches) -> io::Result<bool> {
         None if quick => 200_000,
         None => 1_000_000,
     };
-    let only: Option<Vec<&str>> = matches
-        .get_many::<String>("only")
-        .map(|names| names.map(String::as_str).collect());
+    let loads = chosen(matches)?;
     let parent = fs::canonicalize(
         matches
             .get_one::<PathBuf>("directory")
@@ -178,10 +205,7 @@ fn compare(matches: &ArgMatches) -> io::Result<bool> {
     )?;
     let mut pairs = Vec::new();
     let mut whole = true;
-    for &load in LOADS {
-        if only.as_ref().is_some_and(|only| !only.contains(&load)) {
-            continue;
-        }
+    for load in loads {
         let mut runs: [Vec<Run>; 2] = Default::default();
         for round in 1..=rounds {
             for ((name, binary), runs) in binaries.iter().zip(&mut runs) {
@@ -236,5 +260,20 @@ mod tests {
         assert_eq!(only, ["put", "get"]);
         let wrong = "quorate-bench compare --only bet";
         assert!(command().try_get_matches_from(wrong.split(' ')).is_err());
+    }
+
+    #[test]
+    fn each_number_of_members_has_its_loads() {
+        let loads = |line: &str| {
+            let matches = command().get_matches_from(line.split(' '));
+            let (_, matches) = matches.subcommand().expect("compare");
+            chosen(matches).map_err(|error| error.to_string())
+        };
+        assert_eq!(loads("quorate-bench compare"), Ok(LOADS.to_vec()));
+        let three = "quorate-bench compare --members 3";
+        assert_eq!(loads(three), Ok(LOADS_OF_THREE.to_vec()));
+        let some = "quorate-bench compare --members 3 --only failover,put3";
+        assert_eq!(loads(some), Ok(vec!["put3", "failover"]));
+        assert!(loads("quorate-bench compare --members 3 --only put").is_err());
     }
 }

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(2);
 /// The largest that etcd keeps to.
 const QUOTA_BYTES: u64 = 8 << 30;
+/// etcd's own values, said aloud since the time of a failover is made of them.
+const HEARTBEAT_MS: u64 = 100;
+const ELECTION_MS: u64 = 1000;
 
 /// How long a start took.
 #[derive(Clone, Copy, Debug)]
@@ -27,45 +31,118 @@ pub struct Started {
     pub health: Duration,
 }
 
+/// Who a server is to its cluster, and where it listens.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its name.
+    pub name: String,
+    /// For clients.
+    pub client: SocketAddr,
+    /// For other members.
+    pub peer: SocketAddr,
+}
+
+impl Identity {
+    /// So many, with ports that were free a moment ago, on the loopback address.
+    pub fn draw(count: usize) -> io::Result<Vec<Identity>> {
+        // All are held until all are known, so that none is given twice.
+        let mut held = Vec::new();
+        let mut port = || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let address = listener.local_addr();
+            held.push(listener);
+            address
+        };
+        (1..=count)
+            .map(|number| {
+                Ok(Identity {
+                    name: format!("bench{number}"),
+                    client: port()?,
+                    peer: port()?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// The members of a new cluster as `--initial-cluster` wants them.
+pub fn initial_cluster(members: &[Identity]) -> String {
+    let each = members
+        .iter()
+        .map(|member| format!("{}=http://{}", member.name, member.peer));
+    each.collect::<Vec<_>>().join(",")
+}
+
 /// A running server. Dropping it kills the process and, unless it is kept, removes its directory.
 pub struct Server {
     binary: PathBuf,
     directory: PathBuf,
-    client: SocketAddr,
-    peer: SocketAddr,
+    identity: Identity,
+    initial_cluster: String,
     child: Child,
     keep: bool,
+}
+
+/// A server is a cluster of one.
+impl AsRef<[Server]> for Server {
+    fn as_ref(&self) -> &[Server] {
+        slice::from_ref(self)
+    }
 }
 
 impl Server {
     /// Starts a server with an empty directory below `parent`, and waits until it serves.
     pub fn start(binary: &Path, parent: &Path, name: &str, keep: bool) -> io::Result<Server> {
-        let directory = fresh_directory(parent, name)?;
-        let (client, peer) = (free_port()?, free_port()?);
-        let child = spawn(binary, &directory, client, peer)?;
-        let mut server = Server {
-            binary: binary.to_owned(),
-            directory,
-            client,
-            peer,
-            child,
-            keep,
-        };
+        let alone = Identity::draw(1)?;
+        let initial_cluster = initial_cluster(&alone);
+        let identity = alone.into_iter().next().expect("one was drawn");
+        let mut server = Server::launch(binary, parent, name, keep, identity, &initial_cluster)?;
         server.wait(Instant::now())?;
         Ok(server)
+    }
+
+    /// Starts a server with an empty directory below `parent`, and does not wait for it.
+    pub fn launch(
+        binary: &Path,
+        parent: &Path,
+        name: &str,
+        keep: bool,
+        identity: Identity,
+        initial_cluster: &str,
+    ) -> io::Result<Server> {
+        let directory = fresh_directory(parent, name)?;
+        let child = spawn(binary, &directory, &identity, initial_cluster)?;
+        Ok(Server {
+            binary: binary.to_owned(),
+            directory,
+            identity,
+            initial_cluster: initial_cluster.to_owned(),
+            child,
+            keep,
+        })
     }
 
     /// Ends the process with a signal, starts it again, and waits until it serves.
     pub fn restart(&mut self, signal: Signal) -> io::Result<Started> {
         self.end(signal)?;
+        self.start_again()
+    }
+
+    /// Starts the process again that was ended, and waits until it serves.
+    pub fn start_again(&mut self) -> io::Result<Started> {
         let begin = Instant::now();
-        self.child = spawn(&self.binary, &self.directory, self.client, self.peer)?;
+        self.child = spawn(
+            &self.binary,
+            &self.directory,
+            &self.identity,
+            &self.initial_cluster,
+        )?;
         self.wait(begin)
     }
 
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
-        self.client
+        self.identity.client
     }
 
     /// The process's id.
@@ -107,7 +184,7 @@ impl Server {
     /// The upper bound of the slowest fdatasync of the log since the start, in milliseconds, as
     /// the server's own histogram has it.
     pub fn slowest_sync_ms(&self) -> io::Result<f64> {
-        let text = http_get(self.client, "/metrics")?;
+        let text = http_get(self.address(), "/metrics")?;
         let name = "etcd_disk_wal_fsync_duration_seconds_bucket{le=\"";
         let mut below = 0.0;
         let mut slowest = 0.0;
@@ -126,14 +203,15 @@ impl Server {
     }
 
     /// Ends the process and waits for it.
-    fn end(&mut self, signal: Signal) -> io::Result<()> {
+    pub fn end(&mut self, signal: Signal) -> io::Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal)?;
         self.child.wait()?;
         Ok(())
     }
 
-    fn wait(&mut self, begin: Instant) -> io::Result<Started> {
+    /// Waits until it serves; times count from `begin`.
+    pub fn wait(&mut self, begin: Instant) -> io::Result<Started> {
         let request = requests::get(b"/".to_vec(), false);
         let mut read = None;
         let mut health = None;
@@ -148,14 +226,14 @@ impl Server {
             }
             let timeout = Duration::from_secs(1);
             if read.is_none() {
-                match call_once(self.client, Method::KVRange, &request, timeout) {
+                match call_once(self.address(), Method::KVRange, &request, timeout) {
                     Ok(Some(_)) => read = Some(begin.elapsed()),
                     Ok(None) => last = "it refuses a read".to_owned(),
                     Err(error) => last = error.to_string(),
                 }
             }
             if health.is_none()
-                && let Ok(text) = http_get(self.client, "/health")
+                && let Ok(text) = http_get(self.address(), "/health")
                 && text.contains("\"health\":\"true\"")
             {
                 health = Some(begin.elapsed());
@@ -203,29 +281,27 @@ fn fresh_directory(parent: &Path, name: &str) -> io::Result<PathBuf> {
     unreachable!("there are more numbers than directories")
 }
 
-/// A port that was free a moment ago, on the loopback address.
-fn free_port() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
-}
-
 fn spawn(
     binary: &Path,
     directory: &Path,
-    client: SocketAddr,
-    peer: SocketAddr,
+    identity: &Identity,
+    initial_cluster: &str,
 ) -> io::Result<Child> {
     let log = File::options()
         .create(true)
         .append(true)
         .open(directory.join("log"))?;
+    let Identity { name, client, peer } = identity;
     Command::new(binary)
-        .arg("--name=bench")
+        .arg(format!("--name={name}"))
         .arg(format!("--data-dir={}", directory.join("data").display()))
         .arg(format!("--listen-client-urls=http://{client}"))
         .arg(format!("--advertise-client-urls=http://{client}"))
         .arg(format!("--listen-peer-urls=http://{peer}"))
         .arg(format!("--initial-advertise-peer-urls=http://{peer}"))
-        .arg(format!("--initial-cluster=bench=http://{peer}"))
+        .arg(format!("--initial-cluster={initial_cluster}"))
+        .arg(format!("--heartbeat-interval={HEARTBEAT_MS}"))
+        .arg(format!("--election-timeout={ELECTION_MS}"))
         .arg(format!("--quota-backend-bytes={QUOTA_BYTES}"))
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -245,4 +321,24 @@ fn http_get(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut text = String::new();
     socket.read_to_string(&mut text)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn members_have_names_and_ports_of_their_own() {
+        let members = Identity::draw(3).expect("there are free ports");
+        let names: BTreeSet<&str> = members.iter().map(|member| &*member.name).collect();
+        let ports: BTreeSet<u16> = members
+            .iter()
+            .flat_map(|member| [member.client.port(), member.peer.port()])
+            .collect();
+        assert_eq!((names.len(), ports.len()), (3, 6));
+        let text = initial_cluster(&members);
+        assert_eq!(text.split(',').count(), 3);
+        assert!(text.starts_with(&format!("bench1=http://{},bench2=", members[0].peer)));
+    }
 }

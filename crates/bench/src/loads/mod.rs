@@ -1,5 +1,6 @@
 //! The loads. Each starts its servers anew and measures one kind of server, once.
 
+mod failover;
 mod keys;
 mod leases;
 mod stalls;
@@ -8,6 +9,7 @@ mod watch;
 mod writers;
 
 use crate::closed_loop::{self, Load, Until};
+use crate::cluster::Cluster;
 use crate::figures::Run;
 use crate::process::Server;
 use crate::requests;
@@ -15,6 +17,9 @@ use quorate_api::Method;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+
+/// Members of a cluster, where a load has one.
+const MEMBERS: usize = 3;
 
 /// What a load needs to know.
 pub struct Setting<'a> {
@@ -37,6 +42,10 @@ impl Setting<'_> {
         Server::start(self.binary, self.parent, self.name, self.keep)
     }
 
+    fn start_cluster(&self) -> io::Result<Cluster> {
+        Cluster::start(self.binary, self.parent, self.name, self.keep, MEMBERS)
+    }
+
     /// One of two sizes.
     fn size(&self, full: u64, quick: u64) -> u64 {
         if self.quick { quick } else { full }
@@ -51,11 +60,11 @@ impl Setting<'_> {
     }
 }
 
-/// Runs a load by its name, which is one of [`crate::figures::LOADS`].
+/// Runs a load by its name, which is one of [`crate::figures::LOADS`] or [`crate::figures::LOADS_OF_THREE`].
 pub fn run(load: &str, setting: &Setting<'_>) -> io::Result<Run> {
     match load {
-        "put" => steady::put(setting, 20, 200),
-        "put1" => steady::put(setting, 1, 1),
+        "put" => steady::put(setting),
+        "put1" => steady::put_alone(setting),
         "get" => steady::get(setting, false),
         "sget" => steady::get(setting, true),
         "keys" => keys::keys(setting),
@@ -67,13 +76,18 @@ pub fn run(load: &str, setting: &Setting<'_>) -> io::Result<Run> {
         "bigrange" => stalls::big_range(setting),
         "snapshot" => stalls::snapshot(setting),
         "leases" => leases::fall_due(setting),
+        "put3" => steady::put_through_members(setting),
+        "lput3" => steady::put_through_leader(setting),
+        "get3" => steady::get_at_members(setting, false),
+        "sget3" => steady::get_at_members(setting, true),
+        "failover" => failover::failover(setting),
         other => Err(io::Error::other(format!("there is no load {other}"))),
     }
 }
 
 /// Sends requests of one method, many at a time, until all are answered.
 fn send_all(
-    server: &Server,
+    servers: &impl AsRef<[Server]>,
     method: Method,
     count: u64,
     request: &mut dyn FnMut(u64, &mut Vec<u8>),
@@ -84,16 +98,21 @@ fn send_all(
         method,
         request,
     };
-    closed_loop::run(server, load, Until::Count(count))?;
+    closed_loop::run(servers, load, Until::Count(count))?;
     Ok(())
 }
 
 /// Writes keys 0..count quickly, several a transaction.
-fn fill(server: &Server, count: u64, key_bytes: usize, value_bytes: usize) -> io::Result<()> {
+fn fill(
+    servers: &impl AsRef<[Server]>,
+    count: u64,
+    key_bytes: usize,
+    value_bytes: usize,
+) -> io::Result<()> {
     let per_txn = (50_000 / (key_bytes + value_bytes + 16)).clamp(1, 100) as u64;
     let value = requests::value(value_bytes, 3);
     send_all(
-        server,
+        servers,
         Method::KVTxn,
         count.div_ceil(per_txn),
         &mut |number, output| {
