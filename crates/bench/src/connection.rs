@@ -271,7 +271,10 @@ impl Connection {
                 }
             }
             HEADERS if flags & END_STREAM != 0 => self.end(id, finished)?,
-            RST_STREAM => self.end(id, finished)?,
+            // grpc-go resets a stream that it has ended where it had not yet seen our end of it.
+            RST_STREAM if self.streams.iter().any(|stream| stream.id == id) => {
+                self.end(id, finished)?;
+            }
             SETTINGS if flags & ACK == 0 => {
                 for setting in payload.chunks_exact(6) {
                     let value =
@@ -496,6 +499,22 @@ mod tests {
             assert_eq!(stream.bytes, 1006);
             assert!(taken.iter().zip(messages).all(|(a, b)| a == b));
         }
+    }
+
+    #[test]
+    fn a_reset_after_the_end_is_no_second_end() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let mut connection = Connection::open(address).expect("it is listened to");
+        let id = connection.start(Method::KVPut, b"", true, Answer::Count, 7);
+        let mut finished = Vec::new();
+        let mut frame = |kind, flags, payload: &[u8]| {
+            connection.frame(kind, flags, id, payload, &mut finished, &mut |_, _| {})
+        };
+        frame(HEADERS, END_STREAM, b"").expect("an answer");
+        frame(RST_STREAM, 0, &[0; 4]).expect("a late reset");
+        assert!(frame(HEADERS, END_STREAM, b"").is_err());
+        assert_eq!(finished.len(), 1);
     }
 
     #[test]
