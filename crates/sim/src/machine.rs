@@ -1,0 +1,338 @@
+//! A member, its stages, its disk and its clock: what runs on one machine.
+//!
+//! As in the server, the loop owns the member; the log stage, the commit stage and the workers run
+//! beside it, one job at a time, and tell the loop what they have done. Here each of them is a step
+//! that the schedule decides the time of, so whatever order threads could take is one that a seed can
+//! take.
+//!
+//! Invariants: what a step did is durable before its result reaches the loop; a process that died
+//! leaves nothing behind but its disk.
+
+use crate::clock::Clock;
+use crate::history::OpId;
+use crate::network::Slot;
+use crate::oracle::lease::Reading;
+use crate::random::Random;
+use crate::scenario::{ELECTION_TICKS, REQUEST_TIMEOUT_MS, Scenario, TICK_MS};
+use quorate_node::boot::{Boot, Booted, Directories, boot};
+use quorate_node::disk::faulty::FaultyDisk;
+use quorate_node::ids::member_id;
+use quorate_node::raft::Message;
+use quorate_node::store::commit::{Committed, Frozen};
+use quorate_node::store::compaction::{Batch, Planner};
+use quorate_node::store::lease;
+use quorate_node::store::watch::catch_up::{self, Found, Step};
+use quorate_node::store::watch::{self};
+use quorate_node::{
+    CommitStage, CompactionStep, Config, Error, LogDone, LogJob, LogStage, Member, Proposal,
+};
+use std::sync::Arc;
+
+/// Who is told of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// A client's operation.
+    Operation(OpId),
+    /// A keeper that wants its lease kept alive, and the number of its attempt.
+    KeepAlive(usize, u64),
+}
+
+/// Something for a watch hub.
+#[derive(Clone, Debug)]
+pub enum WatchCall {
+    /// A watcher opens its stream and creates its watcher.
+    Open {
+        /// Which watcher.
+        watcher: usize,
+        /// The number of its stream.
+        stream: u64,
+    },
+    /// The stream is closed.
+    Close(u64),
+    /// The watcher wants to know how far it is.
+    Progress(u64),
+    /// The watcher has taken messages, so there is room.
+    Room,
+}
+
+/// What reaches the loop.
+pub enum Input {
+    /// A peer's message.
+    Message(Message),
+    /// A client's request.
+    Propose(Proposal<Token>),
+    /// A linearizable read.
+    Read(Token),
+    /// The log stage is done.
+    LogDone(Vec<LogDone>),
+    /// The commit stage is done.
+    CommitDone(Committed),
+    /// The commit stage moved pages.
+    FileMoved(Committed),
+    /// A worker found what watchers missed.
+    Found(Found),
+    /// A worker planned a batch of a compaction.
+    Planned(Box<(Planner, Batch)>),
+    /// A watcher's call.
+    Watch(WatchCall),
+}
+
+/// A step on a machine.
+pub enum Work {
+    /// The loop takes what is there and steps the member.
+    Loop,
+    /// The member's clock has gone on by a tick.
+    Tick,
+    /// The log stage does what waits.
+    Log,
+    /// The commit stage commits, or tidies.
+    Commit,
+    /// Something reaches the loop.
+    Input(Input),
+    /// A worker catches watchers up.
+    CatchUp(Step),
+    /// A worker plans a compaction.
+    Compact(Box<CompactionStep>),
+    /// A client's request is taken.
+    Serve(OpId),
+    /// A keeper's renewal is taken: which keeper's, and the number of its attempt.
+    KeepAlive(usize, u64),
+}
+
+impl Work {
+    /// For the trace.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Work::Loop => "loop",
+            Work::Tick => "tick",
+            Work::Log => "log",
+            Work::Commit => "commit",
+            Work::Input(input) => match input {
+                Input::Message(_) => "message",
+                Input::Propose(_) => "propose",
+                Input::Read(_) => "read",
+                Input::LogDone(_) => "log done",
+                Input::CommitDone(_) => "commit done",
+                Input::FileMoved(_) => "file moved",
+                Input::Found(_) => "watchers caught up",
+                Input::Planned(_) => "compaction planned",
+                Input::Watch(_) => "watch",
+            },
+            Work::CatchUp(_) => "catch up",
+            Work::Compact(_) => "plan compaction",
+            Work::Serve(_) => "serve",
+            Work::KeepAlive(..) => "keep alive",
+        }
+    }
+}
+
+/// A running process.
+pub struct Process {
+    /// The machine of states.
+    pub member: Member<Token>,
+    /// The log stage.
+    pub log: LogStage,
+    /// The commit stage.
+    pub commit: CommitStage,
+    /// What waits for the loop.
+    pub inputs: Vec<Input>,
+    /// Whether a tick is due.
+    pub tick_due: bool,
+    /// Whether the loop is about to run.
+    pub loop_scheduled: bool,
+    /// Jobs on their way to the log stage.
+    pub log_jobs: Vec<LogJob>,
+    /// Whether the log stage is at work.
+    pub log_busy: bool,
+    /// What is to be committed.
+    pub frozen: Option<Frozen>,
+    /// Whether the commit stage is at work.
+    pub commit_busy: bool,
+    /// Consistent index of the last commit, for a planted bug.
+    pub committed_index: u64,
+    /// Whether this member led, and in which term, when it was looked at last.
+    pub led: Option<u64>,
+}
+
+/// A machine.
+pub struct Machine {
+    /// Its place.
+    pub slot: Slot,
+    /// The member's id.
+    pub id: u64,
+    /// Its disk.
+    pub disk: Arc<FaultyDisk>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Speed of its clock, in parts per million.
+    pub rate_ppm: u64,
+    /// Counts its starts.
+    pub life: u64,
+    /// The process, while it runs.
+    pub process: Option<Process>,
+    /// Whether the process is stopped for a while.
+    pub paused: bool,
+    /// What happened to it meanwhile.
+    pub deferred: Vec<Work>,
+    /// How many times as long as usual its disk takes.
+    pub disk_factor: u64,
+    /// Whether its disk is full.
+    pub full: bool,
+    /// Whether its disk will fail to sync, or has.
+    pub sync_fails: bool,
+    /// Whether its power goes in the middle of the next step of a stage.
+    pub cut_in_call: bool,
+}
+
+/// Where a member's files are.
+pub fn directories() -> Directories {
+    Directories {
+        data: "/data".into(),
+        wal: None,
+    }
+}
+
+/// The name of the member at a place.
+pub fn name_of(slot: Slot) -> String {
+    format!("m{slot}")
+}
+
+/// The peer URL of the member at a place.
+pub fn url_of(slot: Slot) -> String {
+    format!("http://10.0.0.{slot}:2380")
+}
+
+/// The token of the cluster.
+pub const TOKEN: &str = "sim";
+
+impl Machine {
+    /// A machine with an empty disk, switched off.
+    pub fn new(slot: Slot, random: &mut Random) -> Machine {
+        Machine {
+            slot,
+            id: member_id(&[url_of(slot)], TOKEN),
+            disk: Arc::new(FaultyDisk::new(random.next())),
+            clock: Clock::new(0, 1_000_000),
+            rate_ppm: 1_000_000,
+            life: 0,
+            process: None,
+            paused: false,
+            deferred: Vec::new(),
+            disk_factor: 1,
+            full: false,
+            sync_fails: false,
+            cut_in_call: false,
+        }
+    }
+
+    /// What its clock shows.
+    pub fn reading(&self, now_us: u64) -> Reading {
+        Reading {
+            life: self.life,
+            micros: self.clock.micros(now_us),
+        }
+    }
+
+    /// Starts the process.
+    pub fn start(
+        &mut self,
+        now_us: u64,
+        scenario: &Scenario,
+        cluster: &[Slot],
+        random: &mut Random,
+    ) -> Result<(), Error> {
+        assert!(self.process.is_none(), "a machine runs one process");
+        self.life += 1;
+        self.clock = Clock::new(now_us, self.rate_ppm);
+        // The wall clock: all that matters is that request ids are new.
+        let start_ms = 1_700_000_000_000 + now_us / 1000 + self.life * 10_000;
+        let seed = random.next();
+        let boot_with = settings(self.slot, scenario, cluster, start_ms, seed);
+        let Booted {
+            member,
+            log,
+            db,
+            found,
+        } = boot(self.disk.clone(), boot_with)?;
+        self.process = Some(Process {
+            commit: CommitStage::new(db, member.view().applied_index),
+            member,
+            log,
+            inputs: Vec::new(),
+            tick_due: false,
+            loop_scheduled: false,
+            log_jobs: Vec::new(),
+            log_busy: false,
+            frozen: None,
+            commit_busy: false,
+            committed_index: found.consistent_index,
+            led: None,
+        });
+        Ok(())
+    }
+
+    /// The process, which runs.
+    pub fn running(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the caller saw it run")
+    }
+
+    /// Whether the process runs and is not stopped.
+    pub fn is_awake(&self) -> bool {
+        self.process.is_some() && !self.paused
+    }
+}
+
+fn settings(
+    slot: Slot,
+    scenario: &Scenario,
+    cluster: &[Slot],
+    start_ms: u64,
+    seed: u64,
+) -> Boot {
+    let member_of = |slot: &Slot| (name_of(*slot), vec![url_of(*slot)]);
+    Boot {
+        directories: directories(),
+        member: Config {
+            member_id: 0,
+            cluster_id: 0,
+            name: name_of(slot),
+            client_urls: vec![format!("http://10.0.0.{slot}:2379")],
+            tick_ms: TICK_MS,
+            election_ticks: ELECTION_TICKS,
+            snapshot_count: scenario.snapshot_count,
+            snapshot_catch_up: scenario.snapshot_catch_up,
+            max_apply_gap: 5000,
+            max_proposals: 1000,
+            request_timeout_ms: REQUEST_TIMEOUT_MS,
+            commit_interval_ms: scenario.commit_interval_ms,
+            commit_writes: scenario.commit_writes,
+            commit_bytes_cap: 1 << 20,
+            compaction_rows: scenario.compaction_rows,
+            compaction_pause_ms: 0,
+        },
+        heartbeat_ticks: 1,
+        pre_vote: scenario.pre_vote,
+        initial_cluster: cluster.iter().map(member_of).collect(),
+        token: TOKEN.into(),
+        store: quorate_node::store::Config {
+            quota_bytes: 0,
+            lease: lease::Config {
+                min_ttl_s: crate::model::MIN_TTL_S,
+                checkpoint_interval_ms: None,
+            },
+        },
+        watch: watch::Config {
+            progress_interval_ms: 600_000,
+            bounds: catch_up::Bounds {
+                rows: 40,
+                events: 10,
+                bytes: 1 << 20,
+            },
+        },
+        max_wals: 2,
+        max_snapshots: 2,
+        unsafe_no_fsync: false,
+        start_ms,
+        seed,
+    }
+}

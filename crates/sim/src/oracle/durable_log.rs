@@ -1,0 +1,186 @@
+//! What a log stage has acknowledged is in the log that the member finds after a crash, and what
+//! else is there is a beginning of what was being written.
+
+use super::log_matching::{Logged, MemberLog};
+use super::{Violation, ensure};
+use quorate_node::disk::Disk;
+use quorate_node::raft::{AppendJob, Entry, HardState};
+use quorate_node::wal::walpb::RecordType;
+use quorate_node::wal::{Next, Reader, WalError, raftpb, snapshot_records, walpb};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+
+/// The checker's name.
+pub const NAME: &str = "durable log";
+
+/// What a log holds.
+#[derive(Clone, Debug, Default)]
+pub struct OnDisk {
+    /// The last hard state.
+    pub state: HardState,
+    /// The entries that are not overwritten by later ones.
+    pub entries: BTreeMap<u64, (Logged, Entry)>,
+    /// The newest snapshot record.
+    pub snapshot: (u64, u64),
+}
+
+impl OnDisk {
+    /// The log as raft will see it.
+    pub fn member_log(&self) -> MemberLog {
+        let mut entries = self.entries.clone();
+        let above = entries.split_off(&(self.snapshot.0 + 1));
+        MemberLog {
+            base: self.snapshot,
+            entries: above,
+        }
+    }
+
+    fn append(&mut self, entry: &Entry) {
+        self.entries.split_off(&entry.index);
+        let logged = Logged::of(entry);
+        self.entries.insert(entry.index, (logged, entry.clone()));
+    }
+}
+
+/// Reads a log without changing it. `None`: there is none yet.
+pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<OnDisk>, WalError> {
+    if !quorate_node::wal::exists(disk, dir)? {
+        return Ok(None);
+    }
+    let mut found = OnDisk::default();
+    let mut reader = Reader::open_all(disk, dir)?;
+    while let Next::Record(located) = reader.next()? {
+        let record = located.record;
+        match RecordType::from_number(record.number) {
+            Some(RecordType::Entry) => {
+                let entry = raftpb::decode_entry(&record.data);
+                found.append(&entry.expect("its checksum was right"));
+            }
+            Some(RecordType::State) => {
+                let state = raftpb::decode_hard_state(&record.data);
+                found.state = state.expect("its checksum was right");
+            }
+            Some(RecordType::Snapshot) => {
+                let at = walpb::decode_snapshot(&record.data);
+                let at = at.expect("its checksum was right");
+                // What is below it may be gone, and what follows joins it.
+                if found.entries.last_key_value().is_none_or(|(last, _)| *last < at.index) {
+                    found.entries.clear();
+                }
+            }
+            Some(RecordType::Metadata | RecordType::Crc) | None => {}
+        }
+    }
+    let newest = snapshot_records(disk, dir)?
+        .into_iter()
+        .max_by_key(|record| record.index);
+    found.snapshot = newest.map_or((0, 0), |record| (record.index, record.term));
+    Ok(Some(found))
+}
+
+/// A job's content.
+struct Job {
+    entries: Vec<Entry>,
+    state: Option<HardState>,
+    must_sync: bool,
+}
+
+/// What one member's log stage was given and has acknowledged.
+#[derive(Default)]
+pub struct DurableLog {
+    state: HardState,
+    entries: BTreeMap<u64, Logged>,
+    waiting: VecDeque<Job>,
+}
+
+impl DurableLog {
+    /// The stage gets a job.
+    pub fn begins(&mut self, job: &AppendJob) {
+        self.waiting.push_back(Job {
+            entries: job.entries.clone(),
+            state: job.hard_state,
+            must_sync: job.must_sync,
+        });
+    }
+
+    /// The stage has done the oldest job that it has.
+    pub fn ends(&mut self) {
+        let job = self.waiting.pop_front();
+        let job = job.expect("what is done was begun");
+        for entry in &job.entries {
+            self.entries.split_off(&entry.index);
+            self.entries.insert(entry.index, Logged::of(entry));
+        }
+        if let Some(state) = job.state
+            && job.must_sync
+        {
+            self.state = state;
+        }
+    }
+
+    /// A snapshot took the log's place.
+    pub fn installs(&mut self) {
+        self.entries.clear();
+    }
+
+    /// After a crash: judges what is there, and begins anew with it.
+    pub fn restarts(&mut self, found: Option<&OnDisk>) -> Result<(), Violation> {
+        let nothing = OnDisk::default();
+        let found_log = found.unwrap_or(&nothing);
+        self.check(found_log)?;
+        self.waiting.clear();
+        self.state = found_log.state;
+        let logged = |(index, (logged, _)): (&u64, &(Logged, Entry))| (*index, logged.clone());
+        self.entries = found_log.entries.iter().map(logged).collect();
+        Ok(())
+    }
+
+    fn check(&self, found: &OnDisk) -> Result<(), Violation> {
+        let mut states = vec![(self.state.term, self.state.vote)];
+        let states_begun = self.waiting.iter().filter_map(|job| job.state);
+        states.extend(states_begun.map(|state| (state.term, state.vote)));
+        ensure!(
+            states.contains(&(found.state.term, found.state.vote)),
+            NAME,
+            "term {} and vote {:x} were found, {:?} acknowledged",
+            found.state.term,
+            found.state.vote,
+            self.state
+        );
+        // The log after each entry that may have been written.
+        let mut expected = self.entries.clone();
+        if same(&expected, found) {
+            return Ok(());
+        }
+        for entry in self.waiting.iter().flat_map(|job| &job.entries) {
+            expected.split_off(&entry.index);
+            expected.insert(entry.index, Logged::of(entry));
+            if same(&expected, found) {
+                return Ok(());
+            }
+        }
+        let ends = |log: Option<(&u64, u64)>| log.map(|(index, term)| (*index, term));
+        Err(Violation {
+            oracle: NAME,
+            what: format!(
+                "a log that ends at {:?} was found, one that ends at {:?} acknowledged",
+                ends(found.entries.last_key_value().map(|(i, e)| (i, e.0.term))),
+                ends(self.entries.last_key_value().map(|(i, e)| (i, e.term))),
+            ),
+        })
+    }
+}
+
+/// Whether two logs agree from the first entry that was found on.
+fn same(expected: &BTreeMap<u64, Logged>, found: &OnDisk) -> bool {
+    let last = |index: Option<&u64>| index.copied().unwrap_or(found.snapshot.0);
+    let (ours, theirs) = (
+        last(expected.last_key_value().map(|(index, _)| index)),
+        last(found.entries.last_key_value().map(|(index, _)| index)),
+    );
+    // A snapshot may cover what is gone.
+    ours.max(found.snapshot.0) == theirs.max(found.snapshot.0)
+        && found.entries.iter().all(|(index, (logged, _))| {
+            expected.get(index) == Some(logged) || *index <= found.snapshot.0
+        })
+}

@@ -1,0 +1,214 @@
+//! The end of a run: trouble is over, everything must come to agree, and the history is judged.
+
+use crate::client::Asker;
+use crate::cluster::Cluster;
+use crate::history::{Asked, OpId, Outcome};
+use crate::model::{Keys, Kv, Op, Request};
+use crate::oracle::agreement::{self, Standing};
+use crate::oracle::{Violation, ensure, linearizable};
+use crate::wire;
+use quorate_node::store::hash::hash_by_revision;
+use quorate_node::store::range::{Kvs, range};
+
+/// Time in which a cluster without trouble must come to agree, in microseconds.
+const SETTLE_US: u64 = 60_000_000;
+/// The oracle that wants progress.
+const LIVENESS: &str = "liveness";
+
+impl Cluster {
+    /// Lets everything calm down, and sees that each member serves and all agree.
+    pub(crate) fn settle(&mut self) -> Result<(), Violation> {
+        self.calm_down();
+        self.until("agree", Cluster::is_level)?;
+        let mut probes: Vec<OpId> = Vec::new();
+        for slot in 0..self.machines.len() {
+            self.next_request += 1;
+            let put = Op::Put {
+                key: format!("probe{slot}").into_bytes(),
+                value: b"still here".to_vec(),
+                lease: 0,
+            };
+            let asked = Asked::Write(self.next_request, Request::One(put));
+            probes.push(self.ask(Asker::Probe, slot, asked));
+            let read = Asked::Read {
+                keys: all_keys(),
+                at: 0,
+                linearizable: true,
+            };
+            probes.push(self.ask(Asker::Probe, slot, read));
+        }
+        self.until("answer", |cluster| {
+            probes.iter().all(|probe| cluster.history.has_returned(*probe))
+        })?;
+        for probe in probes {
+            let operation = &self.history.operations()[probe];
+            ensure!(
+                matches!(
+                    operation.outcome,
+                    Outcome::Written(_) | Outcome::Read { .. }
+                ),
+                LIVENESS,
+                "in calm, {:?} became {:?}",
+                operation.asked,
+                operation.outcome
+            );
+        }
+        self.until("agree again", Cluster::is_level)?;
+        self.compare()
+    }
+
+    fn until(
+        &mut self,
+        what: &str,
+        mut done: impl FnMut(&mut Cluster) -> bool,
+    ) -> Result<(), Violation> {
+        let deadline_us = self.now_us() + SETTLE_US;
+        while !done(self) {
+            let next_us = self.now_us() + 20_000;
+            while self.now_us() < next_us {
+                self.happen()?;
+            }
+            if self.now_us() > deadline_us {
+                let standings = (0..self.machines.len()).map(|slot| {
+                    let process = self.machines[slot].process.as_ref();
+                    process.map(|process| process.member.status())
+                });
+                let standings: Vec<_> = standings.collect();
+                return Err(Violation {
+                    oracle: LIVENESS,
+                    what: format!("in calm, members do not {what}: {standings:?}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all members run, stand at the same place, and watchers know of everything.
+    fn is_level(&mut self) -> bool {
+        let mut statuses = Vec::new();
+        for machine in &self.machines {
+            let Some(process) = &machine.process else {
+                return false;
+            };
+            let status = process.member.status();
+            if status.leader == 0 || status.pending > 0 || status.applied != status.committed {
+                return false;
+            }
+            statuses.push((status.term, status.leader, status.applied));
+        }
+        let revision = self.machines[0].running().member.view().revision;
+        let waits = |current: &Option<OpId>| current.is_some();
+        statuses.windows(2).all(|pair| pair[0] == pair[1])
+            && statuses[0].2 == self.ledger.last()
+            && self.watchers.iter().all(|watcher| watcher.is_level(revision))
+            && !self.clients.iter().any(|client| waits(&client.current))
+            && !self.keepers.iter().any(|keeper| waits(&keeper.current))
+    }
+
+    /// Shows what each member holds to the oracle of agreement.
+    pub(crate) fn compare(&mut self) -> Result<(), Violation> {
+        for slot in 0..self.machines.len() {
+            if !self.machines[slot].is_awake() {
+                continue;
+            }
+            let member = &mut self.machines[slot].running().member;
+            let view = member.view().clone();
+            if view.applied_index != member.status().applied {
+                continue;
+            }
+            let hash = hash_by_revision(&view, &view.hashes, 0);
+            let hash = hash.map_err(|error| Violation {
+                oracle: agreement::NAME,
+                what: format!("member {slot} cannot hash what it holds: {error}"),
+            })?;
+            let mut leases = member.lessor().ids();
+            leases.sort_unstable();
+            let standing = Standing {
+                applied: view.applied_index,
+                revision: view.revision,
+                compact_revision: view.compact_revision,
+                hash: hash.hash,
+                leases,
+            };
+            self.agreement.stands(slot, standing)?;
+        }
+        Ok(())
+    }
+
+    /// Judges the whole history.
+    pub(crate) fn judge(&mut self) -> Result<(), Violation> {
+        let model = linearizable::check(&self.history, &self.requests)?;
+        for watcher in &self.watchers {
+            if let Some(watched) = watcher.watched() {
+                watched.check(&model)?;
+            }
+        }
+        for slot in 0..self.machines.len() {
+            let process = self.machines[slot].running();
+            let view = process.member.view().clone();
+            ensure!(
+                view.revision == model.revision() && view.compact_revision == model.compacted(),
+                agreement::NAME,
+                "member {slot} stands at revision {} compacted at {}, the log at {} and {}",
+                view.revision,
+                view.compact_revision,
+                model.revision(),
+                model.compacted()
+            );
+            let mut leases = process.member.lessor().ids();
+            leases.sort_unstable();
+            ensure!(
+                leases == model.leases(),
+                agreement::NAME,
+                "member {slot} has leases {leases:x?}, the log {:x?}",
+                model.leases()
+            );
+            for at in model.compacted().max(1)..=model.revision() {
+                let held = self.held(slot, at)?;
+                let expected = model.all(at);
+                ensure!(
+                    held == expected,
+                    agreement::NAME,
+                    "member {slot} holds {held:?} at revision {at}, not {expected:?}"
+                );
+            }
+            let check = self.machines[slot].running().commit.db().check();
+            let sound = check.as_ref().is_ok_and(|check| check.is_ok());
+            ensure!(
+                sound,
+                agreement::NAME,
+                "member {slot}'s file is not sound: {check:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn held(&mut self, slot: usize, at: i64) -> Result<Vec<Kv>, Violation> {
+        let view = self.machines[slot].running().member.view().clone();
+        let request = wire::range_of(&all_keys(), at);
+        let answer = range(&view, &request, None, None).map_err(|error| Violation {
+            oracle: agreement::NAME,
+            what: format!("member {slot} cannot read revision {at}: {error}"),
+        })?;
+        let mut bytes = Vec::new();
+        if let Some(answer) = answer {
+            match answer.kvs {
+                Kvs::Ready(ready) => bytes = ready,
+                Kvs::Spliced(mut splice) => {
+                    while let Some(chunk) = splice.next_chunk(1 << 16) {
+                        bytes.extend_from_slice(&chunk);
+                    }
+                }
+            }
+        }
+        Ok(wire::kvs_from_range(&bytes))
+    }
+}
+
+/// Every key that anyone uses.
+fn all_keys() -> Keys {
+    Keys {
+        start: b"a".to_vec(),
+        end: Some(b"z".to_vec()),
+    }
+}
