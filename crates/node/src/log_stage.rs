@@ -40,6 +40,8 @@ pub enum LogDone {
         /// Its index.
         index: u64,
     },
+    /// There was no space for a snapshot. Appends may have some, since theirs is reserved.
+    NoSnapshot,
     /// Files that were removed.
     Purged(Vec<PathBuf>),
     /// There is no space; what waits is tried again with the next step.
@@ -130,7 +132,7 @@ impl LogStage {
                     if let Err(error) = self.save_snapshot() {
                         if let Error::Wal(WalError::StorageFull { .. }) = error {
                             // The log stays whole without it; a later snapshot makes up for it.
-                            done.push(LogDone::Full(error.to_string()));
+                            done.push(LogDone::NoSnapshot);
                         } else {
                             return Err(error);
                         }

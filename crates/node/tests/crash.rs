@@ -245,6 +245,42 @@ fn a_full_disk_refuses_writes_and_recovers() {
 }
 
 #[test]
+fn a_snapshot_without_space_stops_no_writes() {
+    // The log's space is reserved; whether the database has some of its own depends on the room.
+    for room in 0..40 {
+        let disk = faulty(500 + room);
+        let mut machine = Machine::start(disk.clone(), room).expect("an empty disk has space");
+        let put = |machine: &mut Machine, token: usize| {
+            let put = quorate_api::etcdserverpb::PutRequest {
+                key: "k".into(),
+                value: token.to_string().into(),
+                ..Default::default()
+            };
+            let request = quorate_api::etcdserverpb::InternalRaftRequest {
+                put: Some(put),
+                ..Default::default()
+            };
+            machine.propose(token, request);
+            machine.settle().expect("a full disk is no failure");
+            machine.tick().expect("a full disk is no failure");
+        };
+        (0..10).for_each(|token| put(&mut machine, token));
+        disk.set_space(Some(disk.used_bytes() + room * 1024));
+        (10..60).for_each(|token| put(&mut machine, token));
+        disk.set_space(None);
+        (60..160).for_each(|token| put(&mut machine, token));
+        assert_eq!(machine.replies[&159], Ok(()), "room {room}");
+        let snap = std::path::Path::new("/data/member/snap");
+        let names = quorate_disk::Disk::list(&*disk, snap).expect("it is there");
+        let newest = names.iter().filter(|name| name.ends_with(".snap")).max();
+        assert!(
+            newest.is_some_and(|name| &name[17..33] > "0000000000000064"),
+            "room {room}: {names:?}"
+        );
+    }
+}
+
+#[test]
 fn a_scrub_tells_a_damaged_page_once() {
     let seed = 400;
     let disk = faulty(seed);

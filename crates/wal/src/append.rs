@@ -22,6 +22,7 @@ use quorate_disk::Disk;
 use quorate_failpoints::fail_point;
 use quorate_raft::types::{Entry, HardState};
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +31,9 @@ const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
 /// Zeros written at a time when a partial write is taken back.
 pub(crate) const ZEROS_BYTES: usize = 64 << 10;
+
+/// Unit in which file systems give out space, or a multiple of it.
+const BLOCK_BYTES: u64 = 4096;
 
 /// How a log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,8 +386,26 @@ fn take_back(tail: &OpenSegment, offset: u64, len: u64) -> std::io::Result<()> {
     if tail.file.len()? > tail.len {
         tail.file.set_len(tail.len)?;
     }
-    // Space that was reserved stays so: these writes need none.
-    write_zeros(tail, offset, (offset + len).min(tail.len))
+    let end = (offset + len).min(tail.len);
+    let mut at = offset;
+    while at < end {
+        let next = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+        let next = next.min(end);
+        match write_zeros(tail, at, next) {
+            // Where space was reserved, zeros need none. A tail that came without its reservation (a
+            // copy of a log, say) has holes instead, which the failed write did not reach.
+            Err(error) if error.kind() == ErrorKind::StorageFull && is_zero(tail, at, next)? => {}
+            other => other?,
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+fn is_zero(segment: &OpenSegment, start: u64, end: u64) -> std::io::Result<bool> {
+    let mut bytes = vec![0; (end - start) as usize];
+    segment.file.read_exact_at(&mut bytes, start)?;
+    Ok(bytes.iter().all(|byte| *byte == 0))
 }
 
 /// Overwrites `start..end` of a segment with zeros.

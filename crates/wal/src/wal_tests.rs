@@ -562,6 +562,26 @@ fn no_space_for_a_batch_leaves_the_log_as_it_was() {
 }
 
 #[test]
+fn no_space_in_a_tail_without_its_reservation_is_no_failure() {
+    for spare in [0, 4096, 8192] {
+        let (faulty, disk) = disk();
+        drop(filled(&disk, 3, 10));
+        // What is found after a power cut has the length, and holes where nothing was written.
+        let faulty = faulty.crash(1);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let (mut wal, _) = open(&disk).unwrap();
+        faulty.set_space(Some(faulty.used_bytes() + spare));
+        let error = wal.append(None, &[entry(3, 4, 30_000)]).unwrap_err();
+        assert!(matches!(error, WalError::StorageFull { .. }), "{error}");
+        faulty.set_space(None);
+        wal.append(None, &[entry(3, 4, 30_000)]).unwrap();
+        wal.sync().unwrap();
+        drop(wal);
+        assert_eq!(open(&disk).unwrap().1.entries.len(), 4);
+    }
+}
+
+#[test]
 fn no_space_for_another_segment_lets_the_old_one_grow() {
     let (faulty, disk) = disk();
     let mut wal = filled(&disk, 3, 10);

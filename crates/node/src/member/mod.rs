@@ -66,6 +66,9 @@ const PURGE_INTERVAL_MS: u64 = 30_000;
 /// Entries applied since the log in memory was last shortened that make it due again.
 const SHORTEN_ENTRIES: u64 = 100;
 
+/// Time after which a snapshot that found no space is tried again, in milliseconds.
+const SNAPSHOT_RETRY_MS: u64 = 5_000;
+
 /// What a member is told once.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -388,6 +391,8 @@ pub struct Member<T> {
     snapshot_running: bool,
     /// A snapshot of the log at this index or above is due, however few entries it covers.
     snapshot_due_index: Option<u64>,
+    /// Before this time no snapshot is taken.
+    snapshot_retry_ms: u64,
     next_purge_ms: u64,
     log_full: bool,
     leader_seen: u64,
@@ -476,6 +481,7 @@ impl<T> Member<T> {
             snapshot_index,
             snapshot_running: false,
             snapshot_due_index: None,
+            snapshot_retry_ms: 0,
             next_purge_ms: PURGE_INTERVAL_MS,
             log_full: false,
             leader_seen: 0,

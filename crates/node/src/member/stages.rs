@@ -2,7 +2,8 @@
 //! compaction plans, watchers that catch up.
 
 use super::{
-    CompactionStep, Freezing, Member, Note, QUIET_MS, Reply, WATCH_BYTES_PER_MS, WATCH_STEPS,
+    CompactionStep, Freezing, Member, Note, QUIET_MS, Reply, SNAPSHOT_RETRY_MS, WATCH_BYTES_PER_MS,
+    WATCH_STEPS,
 };
 use crate::Error;
 use crate::legacy_tree;
@@ -36,6 +37,10 @@ impl<T> Member<T> {
                     self.snapshot_index = index;
                 }
                 self.effects.notes.push(Note::Snapshot { index });
+            }
+            LogDone::NoSnapshot => {
+                self.snapshot_running = false;
+                self.snapshot_retry_ms = self.now_ms + SNAPSHOT_RETRY_MS;
             }
             LogDone::Purged(files) if files.is_empty() => {}
             LogDone::Purged(files) => self.effects.notes.push(Note::Purged(files)),
@@ -93,7 +98,7 @@ impl<T> Member<T> {
         self.send_committed(&freezing);
         let due = self.snapshot_due_index.is_some_and(|at| at <= durable)
             || durable - self.snapshot_index > self.config.snapshot_count;
-        if due && !self.snapshot_running {
+        if due && !self.snapshot_running && self.snapshot_retry_ms <= self.now_ms {
             self.snapshot_running = true;
             let later = |at: &u64| *at > durable;
             self.snapshot_due_index = self.snapshot_due_index.filter(later);
