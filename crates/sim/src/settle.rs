@@ -8,6 +8,7 @@ use crate::oracle::agreement::{self, Standing};
 use crate::oracle::{Violation, ensure, linearizable};
 use crate::wire;
 use quorate_node::store::hash::hash_by_revision;
+use quorate_node::store::index::KeyRange;
 use quorate_node::store::range::{Kvs, range};
 
 /// Time in which a cluster without trouble must come to agree, in microseconds.
@@ -123,11 +124,15 @@ impl Cluster {
             })?;
             let mut leases = member.lessor().ids();
             leases.sort_unstable();
+            let everything = KeyRange {
+                start: b"",
+                end: None,
+            };
             let standing = Standing {
                 applied: view.applied_index,
                 revision: view.revision,
                 compact_revision: view.compact_revision,
-                hash: hash.hash,
+                hash: (view.root.count(everything) > 0).then_some(hash.hash),
                 leases,
             };
             self.agreement.stands(slot, standing)?;

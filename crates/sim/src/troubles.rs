@@ -198,6 +198,9 @@ impl Cluster {
         self.relieve(Relief::FairWeather);
         for slot in 0..self.machines.len() {
             self.machines[slot].cut_in_call = false;
+            self.machines[slot].sync_fails = false;
+            // No sync comes to this number.
+            self.machines[slot].disk.fail_sync(u64::MAX);
             for relief in [
                 Relief::Resume(slot),
                 Relief::FastDisk(slot),

@@ -16,8 +16,9 @@ pub struct Standing {
     pub revision: i64,
     /// The newest compaction's.
     pub compact_revision: i64,
-    /// HashKV at the newest revision.
-    pub hash: u32,
+    /// HashKV at the newest revision. `None` where no key is left: then etcd's definition takes in what
+    /// a compaction has yet to remove, and members that agree may differ.
+    pub hash: Option<u32>,
     /// The leases.
     pub leases: Vec<i64>,
 }
