@@ -13,7 +13,7 @@ use crate::history::OpId;
 use crate::network::Slot;
 use crate::oracle::lease::Reading;
 use crate::random::Random;
-use crate::scenario::{ELECTION_TICKS, REQUEST_TIMEOUT_MS, Scenario, TICK_MS};
+use crate::scenario::{REQUEST_TIMEOUT_MS, Scenario, TICK_MS};
 use quorate_node::boot::{Boot, Booted, Directories, boot};
 use quorate_node::disk::faulty::FaultyDisk;
 use quorate_node::ids::member_id;
@@ -298,7 +298,7 @@ fn settings(
             name: name_of(slot),
             client_urls: vec![format!("http://10.0.0.{slot}:2379")],
             tick_ms: TICK_MS,
-            election_ticks: ELECTION_TICKS,
+            election_ticks: scenario.election_ticks,
             snapshot_count: scenario.snapshot_count,
             snapshot_catch_up: scenario.snapshot_catch_up,
             max_apply_gap: 5000,

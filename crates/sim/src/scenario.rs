@@ -102,12 +102,12 @@ pub struct Scenario {
     pub outbox: usize,
     /// Whether elections ask before they begin.
     pub pre_vote: bool,
+    /// Ticks to an election.
+    pub election_ticks: u32,
 }
 
 /// Length of a tick, in milliseconds.
 pub const TICK_MS: u64 = 20;
-/// Ticks to an election.
-pub const ELECTION_TICKS: u32 = 10;
 /// Time after which a member gives a request up, in milliseconds.
 pub const REQUEST_TIMEOUT_MS: u64 = 2_000;
 
@@ -132,7 +132,7 @@ impl Scenario {
             think_us: *random.pick(&[5_000, 20_000, 50_000]),
             trouble_us: random.between(4_000_000, 14_000_000),
             troubles,
-            cut_after_vote: *random.pick(&[0, 0, 50, 300]),
+            cut_after_vote: *random.pick(&[0, 0, 100, 500]),
             storm: Weather {
                 delay_us: *random.pick(&[1_000, 5_000, 30_000]),
                 loss: random.below(250),
@@ -149,7 +149,8 @@ impl Scenario {
             append_us: *random.pick(&[100, 500, 3_000]),
             commit_us: *random.pick(&[300, 2_000, 20_000]),
             outbox: *random.pick(&[1, 4, 64]),
-            pre_vote: random.chance(800),
+            pre_vote: random.chance(700),
+            election_ticks: *random.pick(&[3, 5, 10, 10]),
         }
     }
 }

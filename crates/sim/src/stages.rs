@@ -252,7 +252,7 @@ impl Cluster {
             }
         }
         if voted && !self.calm && self.random.chance(self.scenario.cut_after_vote) {
-            let down_us = self.random.between(1_000, 60_000);
+            let down_us = self.random.between(200, 20_000);
             self.cut_power(slot, down_us);
         }
         Ok(())
