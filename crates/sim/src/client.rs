@@ -299,10 +299,8 @@ impl Cluster {
             return;
         }
         let now_us = self.now_us();
-        self.trace.event(
-            now_us,
-            format_args!("operation {operation} {outcome:?}"),
-        );
+        self.trace
+            .event(now_us, format_args!("operation {operation} {outcome:?}"));
         self.history.returns(operation, outcome.clone());
         match self.askers[operation].0 {
             Asker::Client(me) => {

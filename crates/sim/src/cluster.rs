@@ -197,9 +197,8 @@ impl Cluster {
     /// What it went through.
     pub fn counts(&self) -> Counts {
         let answered = self.history.operations().iter();
-        let answered = answered.filter(|operation| {
-            !matches!(operation.outcome, Outcome::Unknown | Outcome::Refused)
-        });
+        let answered = answered
+            .filter(|operation| !matches!(operation.outcome, Outcome::Unknown | Outcome::Refused));
         Counts {
             terms: self.election.terms() as u64,
             committed: self.ledger.last(),

@@ -25,6 +25,7 @@ use quorate_node::store::watch::catch_up::{self, Found, Step};
 use quorate_node::store::watch::{self};
 use quorate_node::{
     CommitStage, CompactionStep, Config, Error, LogDone, LogJob, LogStage, Member, Proposal,
+    Vacuumed,
 };
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ use std::sync::Arc;
 pub enum Token {
     /// A client's operation.
     Operation(OpId),
+    /// Whoever asked for a defragmentation.
+    Defragmentation,
     /// A keeper that wants its lease kept alive, and the number of its attempt.
     KeepAlive(usize, u64),
 }
@@ -67,8 +70,10 @@ pub enum Input {
     LogDone(Vec<LogDone>),
     /// The commit stage is done.
     CommitDone(Committed),
-    /// The commit stage moved pages.
-    FileMoved(Committed),
+    /// The commit stage made a step of the vacuum.
+    Vacuumed(Vacuumed),
+    /// An operator wants the file tidied.
+    Defragment,
     /// A worker found what watchers missed.
     Found(Found),
     /// A worker planned a batch of a compaction.
@@ -113,7 +118,8 @@ impl Work {
                 Input::Read(_) => "read",
                 Input::LogDone(_) => "log done",
                 Input::CommitDone(_) => "commit done",
-                Input::FileMoved(_) => "file moved",
+                Input::Vacuumed(_) => "vacuumed",
+                Input::Defragment => "defragment",
                 Input::Found(_) => "watchers caught up",
                 Input::Planned(_) => "compaction planned",
                 Input::Watch(_) => "watch",
@@ -146,6 +152,8 @@ pub struct Process {
     pub log_busy: bool,
     /// What is to be committed.
     pub frozen: Option<Frozen>,
+    /// Whether a step of the vacuum is to be made.
+    pub vacuum_wanted: bool,
     /// Whether the commit stage is at work.
     pub commit_busy: bool,
     /// Consistent index of the last commit, for a planted bug.
@@ -264,6 +272,7 @@ impl Machine {
             log_jobs: Vec::new(),
             log_busy: false,
             frozen: None,
+            vacuum_wanted: false,
             commit_busy: false,
             committed_index: found.consistent_index,
             led: None,
@@ -282,13 +291,7 @@ impl Machine {
     }
 }
 
-fn settings(
-    slot: Slot,
-    scenario: &Scenario,
-    cluster: &[Slot],
-    start_ms: u64,
-    seed: u64,
-) -> Boot {
+fn settings(slot: Slot, scenario: &Scenario, cluster: &[Slot], start_ms: u64, seed: u64) -> Boot {
     let member_of = |slot: &Slot| (name_of(*slot), vec![url_of(*slot)]);
     Boot {
         directories: directories(),

@@ -154,7 +154,10 @@ fn run_all(options: &Options, go_on: impl Fn(&Outcome) -> bool + Sync) -> (usize
 fn replay(seed: u64, sabotage: Option<Sabotage>) -> String {
     match sabotage {
         None => format!("cargo xtask sim --seed {seed}"),
-        Some(sabotage) => format!("cargo xtask sim --sabotage {} --seed {seed}", sabotage.name()),
+        Some(sabotage) => format!(
+            "cargo xtask sim --sabotage {} --seed {seed}",
+            sabotage.name()
+        ),
     }
 }
 

@@ -256,9 +256,9 @@ impl Model {
                 let answers = self.write(ops);
                 Answer::Txn(self.revision, holds, answers)
             }
-            Request::Compact(at) if *at <= self.compacted => Answer::Failed(
-                "etcdserver: mvcc: required revision has been compacted".to_owned(),
-            ),
+            Request::Compact(at) if *at <= self.compacted => {
+                Answer::Failed("etcdserver: mvcc: required revision has been compacted".to_owned())
+            }
             Request::Compact(at) if *at > self.revision => Answer::Failed(
                 "etcdserver: mvcc: required revision is a future revision".to_owned(),
             ),

@@ -40,7 +40,9 @@ pub fn run(seed: u64, sabotage: Option<Sabotage>, print: bool) -> Outcome {
 }
 
 fn message_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without words".to_owned())
 }

@@ -66,5 +66,7 @@ pub fn confirmation(message: &Message) -> Option<Message> {
 /// Puts the consistent index of the last commit into this one. Before the first, 0.
 pub fn make_stale(frozen: &mut Frozen, before: u64) {
     let bytes = before.to_be_bytes();
-    frozen.edits.put(BucketId::Meta, b"consistent_index", &bytes);
+    frozen
+        .edits
+        .put(BucketId::Meta, b"consistent_index", &bytes);
 }

@@ -37,11 +37,13 @@ pub enum Trouble {
     ClockJump,
     /// A clock runs fast or slow.
     ClockDrift,
+    /// An operator has a file tidied.
+    Defragment,
 }
 
 impl Trouble {
     /// All of them.
-    pub const ALL: [Trouble; 14] = [
+    pub const ALL: [Trouble; 15] = [
         Trouble::Kill,
         Trouble::PowerCut,
         Trouble::CutInCall,
@@ -56,6 +58,7 @@ impl Trouble {
         Trouble::FailedSync,
         Trouble::ClockJump,
         Trouble::ClockDrift,
+        Trouble::Defragment,
     ];
 }
 
@@ -140,7 +143,11 @@ impl Scenario {
                 stray: random.below(60),
             },
             // TODO-SNAP
-            snapshot_count: if members > 1 { 1_000_000 } else { *random.pick(&[20, 100, 1_000]) },
+            snapshot_count: if members > 1 {
+                1_000_000
+            } else {
+                *random.pick(&[20, 100, 1_000])
+            },
             snapshot_catch_up: *random.pick(&[2, 10, 50]),
             commit_writes: *random.pick(&[1, 7, 50]),
             commit_interval_ms: *random.pick(&[5, 50, 300]),

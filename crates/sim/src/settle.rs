@@ -39,7 +39,9 @@ impl Cluster {
             probes.push(self.ask(Asker::Probe, slot, read));
         }
         self.until("answer", |cluster| {
-            probes.iter().all(|probe| cluster.history.has_returned(*probe))
+            probes
+                .iter()
+                .all(|probe| cluster.history.has_returned(*probe))
         })?;
         for probe in probes {
             let operation = &self.history.operations()[probe];
@@ -101,7 +103,10 @@ impl Cluster {
         let waits = |current: &Option<OpId>| current.is_some();
         statuses.windows(2).all(|pair| pair[0] == pair[1])
             && statuses[0].2 == self.ledger.last()
-            && self.watchers.iter().all(|watcher| watcher.is_level(revision))
+            && self
+                .watchers
+                .iter()
+                .all(|watcher| watcher.is_level(revision))
             && !self.clients.iter().any(|client| waits(&client.current))
             && !self.keepers.iter().any(|keeper| waits(&keeper.current))
     }

@@ -102,7 +102,10 @@ impl Cluster {
                     self.start_log(slot, 0);
                 }
             }
-            Input::CommitDone(_) | Input::FileMoved(_) => process.commit_busy = false,
+            Input::CommitDone(_) | Input::Vacuumed(_) => {
+                process.commit_busy = false;
+                self.start_commit(slot);
+            }
             _ => {}
         }
         self.machines[slot].running().inputs.push(input);
@@ -138,15 +141,17 @@ impl Cluster {
                     member.read_index(token);
                     Ok(())
                 }
-                Input::LogDone(done) => done
-                    .into_iter()
-                    .try_for_each(|done| member.log_done(done)),
+                Input::LogDone(done) => done.into_iter().try_for_each(|done| member.log_done(done)),
                 Input::CommitDone(committed) => {
                     member.commit_done(committed);
                     Ok(())
                 }
-                Input::FileMoved(file) => {
-                    member.file_moved(file);
+                Input::Vacuumed(step) => {
+                    member.vacuumed(step);
+                    Ok(())
+                }
+                Input::Defragment => {
+                    member.defragment(Token::Defragmentation);
                     Ok(())
                 }
                 Input::Found(found) => member.watch_found(found),
@@ -220,10 +225,11 @@ impl Cluster {
             }
             assert!(process.frozen.is_none(), "one commit is under way at most");
             process.frozen = Some(frozen);
-            if !process.commit_busy {
-                process.commit_busy = true;
-                self.later(slot, 0, Work::Commit);
-            }
+            self.start_commit(slot);
+        }
+        if effects.vacuum {
+            self.machines[slot].running().vacuum_wanted = true;
+            self.start_commit(slot);
         }
         for step in effects.watch_steps {
             let delay_us = self.random.around(1_000);
@@ -364,38 +370,36 @@ impl Cluster {
         Ok(())
     }
 
+    fn start_commit(&mut self, slot: Slot) {
+        let process = self.machines[slot].running();
+        if !process.commit_busy && (process.frozen.is_some() || process.vacuum_wanted) {
+            process.commit_busy = true;
+            self.later(slot, 0, Work::Commit);
+        }
+    }
+
+    /// A commit; where there is none, a step of the vacuum.
     fn run_commit(&mut self, slot: Slot) -> Result<(), Error> {
         self.arm(slot);
         let process = self.machines[slot].running();
-        let Some(frozen) = process.frozen.take() else {
-            process.commit_busy = false;
-            return Ok(());
-        };
-        let committed = process.commit.commit(&frozen)?;
-        let input = match committed {
-            Some(committed) => Some(Input::CommitDone(committed)),
+        let input = match process.frozen.take() {
+            Some(frozen) => match process.commit.commit(&frozen)? {
+                Some(committed) => Some(Input::CommitDone(committed)),
+                None => {
+                    process.frozen = Some(frozen);
+                    None
+                }
+            },
             None => {
-                process.frozen = Some(frozen);
-                None
+                process.vacuum_wanted = false;
+                Some(Input::Vacuumed(process.commit.vacuum()?))
             }
-        };
-        let vacuum = self.random.chance(100);
-        let process = self.machines[slot].running();
-        let moved = match vacuum && input.is_some() {
-            true => Some(process.commit.vacuum()?),
-            false => None,
         };
         self.disarm(slot)?;
         let delay_us = self.random.around(self.scenario.commit_us);
         let delay_us = delay_us * self.machines[slot].disk_factor;
         match input {
-            Some(input) => {
-                self.later(slot, delay_us, Work::Input(input));
-                if let Some(moved) = moved {
-                    let input = Input::FileMoved(moved.file);
-                    self.later(slot, delay_us + 1, Work::Input(input));
-                }
-            }
+            Some(input) => self.later(slot, delay_us, Work::Input(input)),
             None => self.later(slot, FULL_RETRY_US, Work::Commit),
         }
         Ok(())
@@ -517,6 +521,7 @@ impl Cluster {
                 };
                 self.answer(operation, outcome);
             }
+            Token::Defragmentation => {}
             Token::KeepAlive(keeper, attempt) => self.keep_alive(slot, keeper, attempt, &reply),
         }
     }

@@ -5,7 +5,6 @@
 /// The trace of a run.
 pub struct Trace {
     hash: u64,
-    events: u64,
     print: bool,
 }
 
@@ -14,14 +13,12 @@ impl Trace {
     pub fn new(print: bool) -> Trace {
         Trace {
             hash: 0xcbf2_9ce4_8422_2325,
-            events: 0,
             print,
         }
     }
 
     /// Takes in an event.
     pub fn event(&mut self, at_us: u64, what: std::fmt::Arguments<'_>) {
-        self.events += 1;
         let mut hasher = Fnv(self.hash);
         hasher.bytes(&at_us.to_le_bytes());
         std::fmt::write(&mut hasher, what).expect("hashing text does not fail");
@@ -34,11 +31,6 @@ impl Trace {
     /// The hash of all of it.
     pub fn hash(&self) -> u64 {
         self.hash
-    }
-
-    /// How many events.
-    pub fn events(&self) -> u64 {
-        self.events
     }
 }
 

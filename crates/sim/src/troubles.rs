@@ -1,7 +1,7 @@
 //! What goes wrong, and how it is well again.
 
 use crate::cluster::{Cluster, Event};
-use crate::machine::Work;
+use crate::machine::{Input, Work};
 use crate::network::{Slot, Weather};
 use crate::scenario::Trouble;
 
@@ -133,6 +133,11 @@ impl Cluster {
             Trouble::ClockJump => {
                 let by_us = self.random.below(6_000_000) as i64 - 1_500_000;
                 self.machines[slot].clock.jump(now_us, by_us);
+            }
+            Trouble::Defragment => {
+                if runs {
+                    self.later(slot, 0, Work::Input(Input::Defragment));
+                }
             }
             Trouble::ClockDrift => {
                 let rate_ppm = self.random.between(700_000, 1_400_000);

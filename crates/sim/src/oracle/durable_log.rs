@@ -64,7 +64,11 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<OnDisk>, WalError> {
                 let at = walpb::decode_snapshot(&record.data);
                 let at = at.expect("its checksum was right");
                 // What is below it may be gone, and what follows joins it.
-                if found.entries.last_key_value().is_none_or(|(last, _)| *last < at.index) {
+                if found
+                    .entries
+                    .last_key_value()
+                    .is_none_or(|(last, _)| *last < at.index)
+                {
                     found.entries.clear();
                 }
             }
