@@ -29,6 +29,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Unit in which space is counted.
 const BLOCK_BYTES: u64 = 4096;
 
+/// What a disk writes whole or not at all, in bytes.
+const SECTOR_BYTES: u64 = 512;
+
 /// What [`Disk::free_bytes`] says while space is unlimited.
 const PLENTY_BYTES: u64 = 1 << 40;
 
@@ -256,9 +259,11 @@ impl State {
             .contents(node)
             .uncharged_blocks(offset, bytes.len() as u64);
         if wanted * BLOCK_BYTES > self.room_bytes() {
-            // What fits of it, some of it, or nothing.
+            // What fits of it, some of it, or nothing. File systems copy whole blocks, so the part ends
+            // where a sector does.
             let fits = self.fitting_prefix(node, offset, bytes.len() as u64);
-            let part = self.random.below(fits + 1);
+            let end = offset + self.random.below(fits + 1);
+            let part = (end - end % SECTOR_BYTES).saturating_sub(offset);
             self.contents(node).write(&bytes[..part as usize], offset)?;
             return Err(io::ErrorKind::StorageFull.into());
         }

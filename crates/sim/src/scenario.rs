@@ -132,8 +132,8 @@ impl Scenario {
             keepers: random.between(0, 2) as usize,
             watchers: random.between(0, 4) as usize,
             keys: random.between(2, 12),
-            think_us: *random.pick(&[5_000, 20_000, 50_000]),
-            trouble_us: random.between(4_000_000, 14_000_000),
+            think_us: *random.pick(&[10_000, 30_000, 100_000]),
+            trouble_us: random.between(8_000_000, 30_000_000),
             troubles,
             cut_after_vote: *random.pick(&[0, 0, 100, 500]),
             storm: Weather {

@@ -35,8 +35,7 @@ impl Cluster {
             self.schedule.after(delay_us, Event::Trouble(trouble));
         }
         let now_us = self.now_us();
-        let members = self.machines.len() as u64;
-        let slot = self.random.below(members) as Slot;
+        let slot = self.victim();
         self.trace
             .event(now_us, format_args!("trouble: {trouble:?} {slot}"));
         let runs = self.machines[slot].process.is_some();
@@ -147,6 +146,19 @@ impl Cluster {
                 let for_us = self.random.around(3_000_000);
                 self.relief_after(for_us, Relief::TrueClock(slot));
             }
+        }
+    }
+
+    /// Whom it hits: a leader rather than others.
+    fn victim(&mut self) -> Slot {
+        let leads = |slot: &Slot| {
+            let process = self.machines[*slot].process.as_ref();
+            process.is_some_and(|process| process.led.is_some())
+        };
+        let leaders: Vec<Slot> = (0..self.machines.len()).filter(leads).collect();
+        match leaders.is_empty() || self.random.chance(600) {
+            true => self.random.below(self.machines.len() as u64) as Slot,
+            false => *self.random.pick(&leaders),
         }
     }
 

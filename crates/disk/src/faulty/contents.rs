@@ -3,15 +3,12 @@
 //! Invariant: `durable` with `pending` applied in order equals what `memory` holds. The live bytes
 //! stand in an anonymous file of the operating system, so that views are maps of it.
 
-use super::{BLOCK_BYTES, Random};
+use super::{BLOCK_BYTES, Random, SECTOR_BYTES};
 use rustix::fs::MemfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
-
-/// What a disk writes whole or not at all, in bytes.
-const SECTOR_BYTES: u64 = 512;
 
 pub(super) struct Contents {
     memory: fs::File,
