@@ -36,7 +36,9 @@ impl<T> Member<T> {
     }
 
     pub(super) fn expire_leases(&mut self) {
-        if !self.term_begun || self.log_full {
+        // Raft may have learnt of another leader since the last advance: what was proposed then would
+        // go to that one, who may have renewed what seems due here.
+        if !self.is_leader() || !self.term_begun || self.log_full {
             return;
         }
         let now_ms = self.now_ms;
