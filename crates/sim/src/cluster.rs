@@ -45,6 +45,17 @@ pub enum Event {
         /// The message.
         message: Message,
     },
+    /// A database arrives, from a process.
+    DeliverSnapshot {
+        /// Where from, and from which process.
+        from: (Slot, u64),
+        /// Where.
+        to: Slot,
+        /// The message.
+        message: Message,
+        /// The database.
+        database: Vec<u8>,
+    },
     /// A machine's process starts.
     Boot(Slot),
     /// A client goes on.
@@ -251,6 +262,12 @@ impl Cluster {
         match event {
             Event::Work { slot, life, work } => self.work(slot, life, work)?,
             Event::Deliver { from, to, message } => self.deliver(from, to, message),
+            Event::DeliverSnapshot {
+                from,
+                to,
+                message,
+                database,
+            } => self.deliver_snapshot(from, to, message, database),
             Event::Boot(slot) => self.boot(slot)?,
             Event::Client(client) => self.client_goes_on(client),
             Event::Arrive { operation, slot } => self.arrive(operation, slot),
@@ -285,35 +302,6 @@ impl Cluster {
     /// The member with an id.
     pub(crate) fn slot_of(&self, id: u64) -> Option<Slot> {
         self.machines.iter().position(|machine| machine.id == id)
-    }
-
-    fn deliver(&mut self, from: Slot, to: Slot, message: Message) {
-        let life = self.machines[to].life;
-        let kind = message.kind;
-        let now_us = self.now_us();
-        if self.machines[to].process.is_none() || !self.network.connects(from, to) {
-            return;
-        }
-        self.trace.event(
-            now_us,
-            format_args!(
-                "{to} < {from} {kind} term {} index {} entries {} commit {} reject {}",
-                message.term,
-                message.index,
-                message.entries.len(),
-                message.commit,
-                message.reject
-            ),
-        );
-        let work = Work::Input(crate::machine::Input::Message(message));
-        self.schedule.after(
-            0,
-            Event::Work {
-                slot: to,
-                life,
-                work,
-            },
-        );
     }
 
     /// Takes in what the ledger has that is new.

@@ -14,9 +14,10 @@ use crate::network::Slot;
 use crate::oracle::lease::Reading;
 use crate::random::Random;
 use crate::scenario::{REQUEST_TIMEOUT_MS, Scenario, TICK_MS};
-use quorate_node::boot::{Boot, Booted, Directories, boot};
+use quorate_node::bolt::Db;
+use quorate_node::boot::{Boot, Booted, Directories, Join, boot};
 use quorate_node::disk::faulty::FaultyDisk;
-use quorate_node::ids::member_id;
+use quorate_node::ids::{cluster_id, member_id};
 use quorate_node::raft::Message;
 use quorate_node::store::commit::{Committed, Frozen};
 use quorate_node::store::compaction::{Batch, Planner};
@@ -24,9 +25,10 @@ use quorate_node::store::lease;
 use quorate_node::store::watch::catch_up::{self, Found, Step};
 use quorate_node::store::watch::{self};
 use quorate_node::{
-    CommitStage, CompactionStep, Config, Error, LogDone, LogJob, LogStage, Member, Proposal,
-    Vacuumed,
+    CommitStage, CompactionStep, Config, Error, LogDone, LogJob, LogStage, Member, MemberChange,
+    Proposal, Received, SnapshotToSend, Vacuumed,
 };
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Who is told of a reply.
@@ -34,8 +36,8 @@ use std::sync::Arc;
 pub enum Token {
     /// A client's operation.
     Operation(OpId),
-    /// Whoever asked for a defragmentation.
-    Defragmentation,
+    /// An operator.
+    Operator,
     /// A keeper that wants its lease kept alive, and the number of its attempt.
     KeepAlive(usize, u64),
 }
@@ -72,8 +74,20 @@ pub enum Input {
     CommitDone(Committed),
     /// The commit stage made a step of the vacuum.
     Vacuumed(Vacuumed),
+    /// The commit stage uses the database that was received.
+    DatabaseReplaced,
+    /// A snapshot from a peer, whose database was received and checked.
+    Snapshot(Box<(Message, Received)>),
+    /// How sending a snapshot to a member ended.
+    SnapshotSent(u64, bool),
+    /// A message to a member could not be delivered.
+    Unreachable(u64),
     /// An operator wants the file tidied.
     Defragment,
+    /// An operator wants the membership changed.
+    Change(Box<MemberChange>),
+    /// An operator wants another member to lead.
+    Transfer(u64),
     /// A worker found what watchers missed.
     Found(Found),
     /// A worker planned a batch of a compaction.
@@ -98,6 +112,19 @@ pub enum Work {
     CatchUp(Step),
     /// A worker plans a compaction.
     Compact(Box<CompactionStep>),
+    /// A database is read out to be sent to another member.
+    SendSnapshot(Box<SnapshotToSend>),
+    /// A database arrives with its message, from this member's process of this number.
+    Receive {
+        /// Where from.
+        from: (Slot, u64),
+        /// The message.
+        message: Message,
+        /// The database.
+        database: Vec<u8>,
+    },
+    /// A received database is opened and checked.
+    OpenReceived(Message),
     /// A client's request is taken.
     Serve(OpId),
     /// A keeper's renewal is taken: which keeper's, and the number of its attempt.
@@ -119,17 +146,36 @@ impl Work {
                 Input::LogDone(_) => "log done",
                 Input::CommitDone(_) => "commit done",
                 Input::Vacuumed(_) => "vacuumed",
+                Input::DatabaseReplaced => "database replaced",
+                Input::Snapshot(_) => "snapshot",
+                Input::SnapshotSent(..) => "snapshot sent",
+                Input::Unreachable(_) => "unreachable",
                 Input::Defragment => "defragment",
+                Input::Change(_) => "change members",
+                Input::Transfer(_) => "transfer leadership",
                 Input::Found(_) => "watchers caught up",
                 Input::Planned(_) => "compaction planned",
                 Input::Watch(_) => "watch",
             },
             Work::CatchUp(_) => "catch up",
             Work::Compact(_) => "plan compaction",
+            Work::SendSnapshot(_) => "send snapshot",
+            Work::Receive { .. } => "receive snapshot",
+            Work::OpenReceived(_) => "open received database",
             Work::Serve(_) => "serve",
             Work::KeepAlive(..) => "keep alive",
         }
     }
+}
+
+/// Something for the commit stage to do.
+pub enum CommitJob {
+    /// Commit what was applied.
+    Commit(Frozen),
+    /// Make a step of the vacuum.
+    Vacuum,
+    /// Use another database from now on, whose consistent index is this.
+    Replace(Db, u64),
 }
 
 /// A running process.
@@ -150,10 +196,8 @@ pub struct Process {
     pub log_jobs: Vec<LogJob>,
     /// Whether the log stage is at work.
     pub log_busy: bool,
-    /// What is to be committed.
-    pub frozen: Option<Frozen>,
-    /// Whether a step of the vacuum is to be made.
-    pub vacuum_wanted: bool,
+    /// Jobs on their way to the commit stage.
+    pub commit_jobs: VecDeque<CommitJob>,
     /// Whether the commit stage is at work.
     pub commit_busy: bool,
     /// Consistent index of the last commit, for a planted bug.
@@ -176,6 +220,10 @@ pub struct Machine {
     pub rate_ppm: u64,
     /// Counts its starts.
     pub life: u64,
+    /// Whether it joins a cluster that is there already.
+    pub joins: bool,
+    /// Whether it is, or was, a member: one that was never added does not start.
+    pub added: bool,
     /// The process, while it runs.
     pub process: Option<Process>,
     /// Whether the process is stopped for a while.
@@ -211,18 +259,25 @@ pub fn url_of(slot: Slot) -> String {
 }
 
 /// The token of the cluster.
-pub const TOKEN: &str = "sim";
+const TOKEN: &str = "sim";
+
+/// The id of the member at a place.
+pub fn id_of(slot: Slot) -> u64 {
+    member_id(&[url_of(slot)], TOKEN)
+}
 
 impl Machine {
     /// A machine with an empty disk, switched off.
     pub fn new(slot: Slot, random: &mut Random) -> Machine {
         Machine {
             slot,
-            id: member_id(&[url_of(slot)], TOKEN),
+            id: id_of(slot),
             disk: Arc::new(FaultyDisk::new(random.next())),
             clock: Clock::new(0, 1_000_000),
             rate_ppm: 1_000_000,
             life: 0,
+            joins: false,
+            added: true,
             process: None,
             paused: false,
             deferred: Vec::new(),
@@ -246,16 +301,21 @@ impl Machine {
         &mut self,
         now_us: u64,
         scenario: &Scenario,
-        cluster: &[Slot],
         random: &mut Random,
     ) -> Result<(), Error> {
+        let initial: Vec<Slot> = (0..scenario.members).collect();
+        let initial = &initial[..];
         assert!(self.process.is_none(), "a machine runs one process");
         self.life += 1;
         self.clock = Clock::new(now_us, self.rate_ppm);
         // The wall clock: all that matters is that request ids are new.
         let start_ms = 1_700_000_000_000 + now_us / 1000 + self.life * 10_000;
         let seed = random.next();
-        let boot_with = settings(self.slot, scenario, cluster, start_ms, seed);
+        let join = self.joins.then(|| Join {
+            member_id: self.id,
+            cluster_id: cluster_id(&initial.iter().map(|slot| id_of(*slot)).collect::<Vec<_>>()),
+        });
+        let boot_with = settings(self.slot, scenario, initial, join, start_ms, seed);
         let Booted {
             member,
             log,
@@ -271,8 +331,7 @@ impl Machine {
             loop_scheduled: false,
             log_jobs: Vec::new(),
             log_busy: false,
-            frozen: None,
-            vacuum_wanted: false,
+            commit_jobs: VecDeque::new(),
             commit_busy: false,
             committed_index: found.consistent_index,
             led: None,
@@ -291,7 +350,14 @@ impl Machine {
     }
 }
 
-fn settings(slot: Slot, scenario: &Scenario, cluster: &[Slot], start_ms: u64, seed: u64) -> Boot {
+fn settings(
+    slot: Slot,
+    scenario: &Scenario,
+    initial: &[Slot],
+    join: Option<Join>,
+    start_ms: u64,
+    seed: u64,
+) -> Boot {
     let member_of = |slot: &Slot| (name_of(*slot), vec![url_of(*slot)]);
     Boot {
         directories: directories(),
@@ -302,6 +368,9 @@ fn settings(slot: Slot, scenario: &Scenario, cluster: &[Slot], start_ms: u64, se
             client_urls: vec![format!("http://10.0.0.{slot}:2379")],
             tick_ms: TICK_MS,
             election_ticks: scenario.election_ticks,
+            strict_reconfiguration: scenario.strict_reconfiguration,
+            max_learners: 1,
+            advance_first_election: scenario.pre_vote,
             snapshot_count: scenario.snapshot_count,
             snapshot_catch_up: scenario.snapshot_catch_up,
             max_apply_gap: 5000,
@@ -315,15 +384,11 @@ fn settings(slot: Slot, scenario: &Scenario, cluster: &[Slot], start_ms: u64, se
         },
         heartbeat_ticks: 1,
         pre_vote: scenario.pre_vote,
-        initial_cluster: cluster.iter().map(member_of).collect(),
+        initial_cluster: initial.iter().map(member_of).collect(),
         token: TOKEN.into(),
-        store: quorate_node::store::Config {
-            quota_bytes: 0,
-            lease: lease::Config {
-                min_ttl_s: crate::model::MIN_TTL_S,
-                checkpoint_interval_ms: None,
-            },
-        },
+        join,
+        force_new_cluster: false,
+        store: settings_of_store(),
         watch: watch::Config {
             progress_interval_ms: 600_000,
             bounds: catch_up::Bounds {
@@ -337,5 +402,16 @@ fn settings(slot: Slot, scenario: &Scenario, cluster: &[Slot], start_ms: u64, se
         unsafe_no_fsync: false,
         start_ms,
         seed,
+    }
+}
+
+/// How stores are kept.
+pub fn settings_of_store() -> quorate_node::store::Config {
+    quorate_node::store::Config {
+        quota_bytes: 0,
+        lease: lease::Config {
+            min_ttl_s: crate::model::MIN_TTL_S,
+            checkpoint_interval_ms: None,
+        },
     }
 }

@@ -39,11 +39,15 @@ pub enum Trouble {
     ClockDrift,
     /// An operator has a file tidied.
     Defragment,
+    /// An operator changes the membership.
+    Members,
+    /// An operator makes another member lead.
+    Transfer,
 }
 
 impl Trouble {
     /// All of them.
-    pub const ALL: [Trouble; 15] = [
+    pub const ALL: [Trouble; 17] = [
         Trouble::Kill,
         Trouble::PowerCut,
         Trouble::CutInCall,
@@ -59,6 +63,8 @@ impl Trouble {
         Trouble::ClockJump,
         Trouble::ClockDrift,
         Trouble::Defragment,
+        Trouble::Members,
+        Trouble::Transfer,
     ];
 }
 
@@ -107,6 +113,8 @@ pub struct Scenario {
     pub pre_vote: bool,
     /// Ticks to an election.
     pub election_ticks: u32,
+    /// Whether changes of membership are refused that could cost the quorum.
+    pub strict_reconfiguration: bool,
 }
 
 /// Length of a tick, in milliseconds.
@@ -142,12 +150,7 @@ impl Scenario {
                 doubled: random.below(100),
                 stray: random.below(60),
             },
-            // TODO-SNAP
-            snapshot_count: if members > 1 {
-                1_000_000
-            } else {
-                *random.pick(&[20, 100, 1_000])
-            },
+            snapshot_count: *random.pick(&[20, 100, 1_000]),
             snapshot_catch_up: *random.pick(&[2, 10, 50]),
             commit_writes: *random.pick(&[1, 7, 50]),
             commit_interval_ms: *random.pick(&[5, 50, 300]),
@@ -158,6 +161,7 @@ impl Scenario {
             outbox: *random.pick(&[1, 4, 64]),
             pre_vote: random.chance(700),
             election_ticks: *random.pick(&[3, 5, 10, 10]),
+            strict_reconfiguration: random.chance(300),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::client::Asker;
 use crate::cluster::Cluster;
 use crate::history::{Asked, OpId, Outcome};
 use crate::model::{Keys, Kv, Op, Request};
+use crate::network::Slot;
 use crate::oracle::agreement::{self, Standing};
 use crate::oracle::{Violation, ensure, linearizable};
 use crate::wire;
@@ -22,7 +23,7 @@ impl Cluster {
         self.calm_down();
         self.until("agree", Cluster::is_level)?;
         let mut probes: Vec<OpId> = Vec::new();
-        for slot in 0..self.machines.len() {
+        for slot in self.members() {
             self.next_request += 1;
             let put = Op::Put {
                 key: format!("probe{slot}").into_bytes(),
@@ -73,24 +74,71 @@ impl Cluster {
             }
             if self.now_us() > deadline_us {
                 let standings = (0..self.machines.len()).map(|slot| {
-                    let process = self.machines[slot].process.as_ref();
-                    process.map(|process| process.member.status())
+                    let Some(process) = &self.machines[slot].process else {
+                        return format!("{slot} is down");
+                    };
+                    let status = process.member.status();
+                    format!(
+                        "{slot} ({:x}) is in term {} under {:x}, has applied {} of {}, {} pending",
+                        self.machines[slot].id,
+                        status.term,
+                        status.leader,
+                        status.applied,
+                        status.committed,
+                        status.pending
+                    )
                 });
-                let standings: Vec<_> = standings.collect();
+                let standings: Vec<String> = standings.collect();
                 return Err(Violation {
                     oracle: LIVENESS,
-                    what: format!("in calm, members do not {what}: {standings:?}"),
+                    what: format!(
+                        "in calm, members {:?} do not {what}: {}",
+                        self.members(),
+                        standings.join("; ")
+                    ),
                 });
             }
         }
         Ok(())
     }
 
+    /// Places of those who belong to the cluster, as the one sees it that has applied most.
+    fn members(&self) -> Vec<Slot> {
+        let views = self.machines.iter().filter_map(|machine| {
+            let process = machine.process.as_ref()?;
+            Some(process.member.view().clone())
+        });
+        let Some(newest) = views.max_by_key(|view| view.applied_index) else {
+            return Vec::new();
+        };
+        let slots = 0..self.machines.len();
+        slots
+            .filter(|slot| newest.members.get(self.machines[*slot].id).is_some())
+            .collect()
+    }
+
     /// Whether all members run, stand at the same place, and watchers know of everything.
     fn is_level(&mut self) -> bool {
         let mut statuses = Vec::new();
-        for machine in &self.machines {
-            let Some(process) = &machine.process else {
+        let members = self.members();
+        if members.is_empty() {
+            return false;
+        }
+        // Those who were removed have helped for long enough once the others have a leader.
+        let leads = |slot: &Slot| {
+            let process = self.machines[*slot].process.as_ref();
+            process.is_some_and(|process| process.led.is_some())
+        };
+        if members.iter().any(leads) {
+            for slot in 0..self.machines.len() {
+                let runs = self.machines[slot].process.is_some();
+                if runs && !members.contains(&slot) {
+                    self.die(slot);
+                }
+            }
+        }
+        for slot in &members {
+            let Some(process) = &self.machines[*slot].process else {
                 return false;
             };
             let status = process.member.status();
@@ -99,7 +147,7 @@ impl Cluster {
             }
             statuses.push((status.term, status.leader, status.applied));
         }
-        let revision = self.machines[0].running().member.view().revision;
+        let revision = self.machines[members[0]].running().member.view().revision;
         let waits = |current: &Option<OpId>| current.is_some();
         statuses.windows(2).all(|pair| pair[0] == pair[1])
             && statuses[0].2 == self.ledger.last()
@@ -153,7 +201,7 @@ impl Cluster {
                 watched.check(&model)?;
             }
         }
-        for slot in 0..self.machines.len() {
+        for slot in self.members() {
             let process = self.machines[slot].running();
             let view = process.member.view().clone();
             ensure!(

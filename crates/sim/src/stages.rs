@@ -1,18 +1,15 @@
-//! Steps of a machine's process: the loop, the stages beside it, its birth and its death.
+//! Steps of a machine's process: the loop, and the stages beside it.
 
-use crate::cluster::{Cluster, Event, log_on, unexplained};
+use crate::cluster::Cluster;
 use crate::history::Outcome;
-use crate::machine::{Input, Token, Work};
+use crate::machine::{CommitJob, Input, Token, Work};
 use crate::network::Slot;
 use crate::oracle::Violation;
-use crate::oracle::log_matching::MemberLog;
 use crate::sabotage::{self, Sabotage};
 use crate::wire;
-use quorate_node::disk::faulty::Stop;
-use quorate_node::raft::{EntryKind, Message, MessageKind};
+use quorate_node::raft::{EntryKind, MessageKind};
 use quorate_node::store::watch::catch_up;
-use quorate_node::{Effects, Error, LogDone, LogJob, Note, Proposal, Reply};
-use std::sync::Arc;
+use quorate_node::{CommitStage, Effects, Error, LogDone, LogJob, Note, Proposal, Reply};
 
 /// Pause before a write that found no space is tried again, in microseconds.
 const FULL_RETRY_US: u64 = 300_000;
@@ -65,6 +62,16 @@ impl Cluster {
                     self.take_input(slot, Input::Planned(planned));
                 })
             }
+            Work::SendSnapshot(snapshot) => {
+                self.send_snapshot(slot, *snapshot);
+                Ok(())
+            }
+            Work::Receive {
+                from,
+                message,
+                database,
+            } => self.receive_snapshot(slot, from, message, &database),
+            Work::OpenReceived(message) => self.open_received(slot, message),
             Work::Serve(operation) => {
                 self.serve(slot, operation);
                 Ok(())
@@ -102,7 +109,7 @@ impl Cluster {
                     self.start_log(slot, 0);
                 }
             }
-            Input::CommitDone(_) | Input::Vacuumed(_) => {
+            Input::CommitDone(_) | Input::Vacuumed(_) | Input::DatabaseReplaced => {
                 process.commit_busy = false;
                 self.start_commit(slot);
             }
@@ -133,8 +140,29 @@ impl Cluster {
             let member = &mut process.member;
             outcome = match input {
                 Input::Propose(_) => unreachable!("it was taken above"),
-                Input::Message(message) => {
-                    member.step(message);
+                Input::Message(message) => member.step(message),
+                Input::Snapshot(snapshot) => {
+                    let (message, received) = *snapshot;
+                    member.step_snapshot(message, received)
+                }
+                Input::SnapshotSent(to, sent) => {
+                    member.report_snapshot(to, sent);
+                    Ok(())
+                }
+                Input::Unreachable(id) => {
+                    member.report_unreachable(id);
+                    Ok(())
+                }
+                Input::DatabaseReplaced => {
+                    member.database_replaced();
+                    Ok(())
+                }
+                Input::Change(change) => {
+                    member.change_membership(&change, Token::Operator);
+                    Ok(())
+                }
+                Input::Transfer(to) => {
+                    member.transfer_leader(to, Token::Operator);
                     Ok(())
                 }
                 Input::Read(token) => {
@@ -151,7 +179,7 @@ impl Cluster {
                     Ok(())
                 }
                 Input::Defragment => {
-                    member.defragment(Token::Defragmentation);
+                    member.defragment(Token::Operator);
                     Ok(())
                 }
                 Input::Found(found) => member.watch_found(found),
@@ -175,9 +203,9 @@ impl Cluster {
         for call in calls {
             self.serve_watch(slot, call);
         }
-        let process = self.machines[slot].running();
-        if std::mem::take(&mut process.tick_due) {
-            process.member.tick();
+        if std::mem::take(&mut self.machines[slot].running().tick_due) {
+            self.tell_connections(slot);
+            self.machines[slot].running().member.tick();
             let tick_us = crate::scenario::TICK_MS * 1000;
             let delay_us = self.machines[slot].clock.real_micros(tick_us);
             self.later(slot, delay_us, Work::Tick);
@@ -194,6 +222,12 @@ impl Cluster {
     fn take_effects(&mut self, slot: Slot, effects: Effects<Token>) -> Result<(), Violation> {
         self.observe(slot, &effects)?;
         let now_us = self.now_us();
+        if let Some(db) = effects.replaced_db {
+            let process = self.machines[slot].running();
+            let index = process.member.view().applied_index;
+            process.commit_jobs.push_back(CommitJob::Replace(db, index));
+            self.start_commit(slot);
+        }
         let mut jobs = effects.log;
         if self.sabotage == Some(Sabotage::LostVote) {
             jobs.iter_mut().for_each(sabotage::lose_vote);
@@ -207,6 +241,7 @@ impl Cluster {
         }
         self.machines[slot].running().member.tell_revoked();
         for note in &effects.notes {
+            self.hear_of_members(note);
             match note {
                 Note::Raft(line) => self
                     .trace
@@ -223,13 +258,17 @@ impl Cluster {
                 let before = std::mem::replace(&mut process.committed_index, frozen.index);
                 sabotage::make_stale(&mut frozen, before);
             }
-            assert!(process.frozen.is_none(), "one commit is under way at most");
-            process.frozen = Some(frozen);
+            process.commit_jobs.push_back(CommitJob::Commit(frozen));
             self.start_commit(slot);
         }
         if effects.vacuum {
-            self.machines[slot].running().vacuum_wanted = true;
+            let process = self.machines[slot].running();
+            process.commit_jobs.push_back(CommitJob::Vacuum);
             self.start_commit(slot);
+        }
+        for snapshot in effects.snapshots {
+            let delay_us = self.random.around(5_000);
+            self.later(slot, delay_us, Work::SendSnapshot(Box::new(snapshot)));
         }
         for step in effects.watch_steps {
             let delay_us = self.random.around(1_000);
@@ -277,6 +316,10 @@ impl Cluster {
         }
         for job in &effects.log {
             if let LogJob::Append(append) = job {
+                if let Some(snapshot) = &append.snapshot {
+                    let at = &snapshot.metadata;
+                    self.logs.installs(slot, at.index, at.term);
+                }
                 self.logs.appends(slot, &append.entries)?;
                 for entry in &append.entries {
                     self.see_revocation(slot, entry.kind, &entry.data, reading);
@@ -320,25 +363,6 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, from: Slot, message: Message) {
-        if self.sabotage == Some(Sabotage::UnconfirmedRead)
-            && let Some(answer) = sabotage::confirmation(&message)
-        {
-            self.take_input(from, Input::Message(answer));
-        }
-        let Some(to) = self.slot_of(message.to) else {
-            return;
-        };
-        if !self.network.connects(from, to) {
-            return;
-        }
-        for delay_us in self.network.send(&mut self.random, &message) {
-            let message = message.clone();
-            self.schedule
-                .after(delay_us, Event::Deliver { from, to, message });
-        }
-    }
-
     fn start_log(&mut self, slot: Slot, delay_us: u64) {
         self.machines[slot].running().log_busy = true;
         let delay_us = delay_us + self.random.below(20);
@@ -372,28 +396,31 @@ impl Cluster {
 
     fn start_commit(&mut self, slot: Slot) {
         let process = self.machines[slot].running();
-        if !process.commit_busy && (process.frozen.is_some() || process.vacuum_wanted) {
+        if !process.commit_busy && !process.commit_jobs.is_empty() {
             process.commit_busy = true;
             self.later(slot, 0, Work::Commit);
         }
     }
 
-    /// A commit; where there is none, a step of the vacuum.
+    /// The commit stage does the oldest of its jobs.
     fn run_commit(&mut self, slot: Slot) -> Result<(), Error> {
         self.arm(slot);
         let process = self.machines[slot].running();
-        let input = match process.frozen.take() {
-            Some(frozen) => match process.commit.commit(&frozen)? {
+        let input = match process.commit_jobs.pop_front() {
+            Some(CommitJob::Commit(frozen)) => match process.commit.commit(&frozen)? {
                 Some(committed) => Some(Input::CommitDone(committed)),
                 None => {
-                    process.frozen = Some(frozen);
+                    process.commit_jobs.push_front(CommitJob::Commit(frozen));
                     None
                 }
             },
-            None => {
-                process.vacuum_wanted = false;
-                Some(Input::Vacuumed(process.commit.vacuum()?))
+            Some(CommitJob::Vacuum) => Some(Input::Vacuumed(process.commit.vacuum()?)),
+            Some(CommitJob::Replace(db, index)) => {
+                process.commit = CommitStage::new(db, index);
+                process.committed_index = index;
+                Some(Input::DatabaseReplaced)
             }
+            None => unreachable!("it is started for a job"),
         };
         self.disarm(slot)?;
         let delay_us = self.random.around(self.scenario.commit_us);
@@ -402,107 +429,6 @@ impl Cluster {
             Some(input) => self.later(slot, delay_us, Work::Input(input)),
             None => self.later(slot, FULL_RETRY_US, Work::Commit),
         }
-        Ok(())
-    }
-
-    /// Lets the power go in one of the next calls to the disk, if that is to be.
-    fn arm(&mut self, slot: Slot) {
-        if self.machines[slot].cut_in_call {
-            let call = self.random.between(1, 5);
-            let stop = *self.random.pick(&[Stop::Before, Stop::After]);
-            let disk = &self.machines[slot].disk;
-            disk.stop_at(disk.counts().calls + call, stop);
-        }
-    }
-
-    /// The step made fewer calls: the power goes after it.
-    fn disarm(&mut self, slot: Slot) -> Result<(), Error> {
-        if !self.machines[slot].cut_in_call {
-            return Ok(());
-        }
-        Err(Error::Io {
-            action: "go on with",
-            path: "/".into(),
-            source: std::io::Error::other("the power went after the step"),
-        })
-    }
-
-    /// A process ended with an error.
-    fn failed(&mut self, slot: Slot, error: &Error) -> Result<(), Violation> {
-        let machine = &mut self.machines[slot];
-        let power = machine.disk.stopped() || std::mem::take(&mut machine.cut_in_call);
-        let explained = power || machine.sync_fails;
-        let now_us = self.now_us();
-        self.trace
-            .event(now_us, format_args!("{slot} fails: {error}"));
-        if !explained {
-            return Err(unexplained(slot, error));
-        }
-        self.machines[slot].sync_fails = false;
-        let down_us = self.random.between(1_000, 1_500_000);
-        self.cut_power(slot, down_us);
-        Ok(())
-    }
-
-    /// The process is gone; what its clients asked may or may not have happened.
-    pub(crate) fn die(&mut self, slot: Slot) {
-        let now_us = self.now_us();
-        self.trace.event(now_us, format_args!("{slot} is gone"));
-        let machine = &mut self.machines[slot];
-        machine.process = None;
-        machine.deferred.clear();
-        machine.paused = false;
-        machine.cut_in_call = false;
-        self.counts.deaths += 1;
-        // What was under way holds files open.
-        self.schedule
-            .retain(|event| !matches!(event, Event::Work { slot: at, .. } if *at == slot));
-        self.connections_break(slot);
-    }
-
-    /// The machine loses its power, and what was not synced.
-    pub(crate) fn cut_power(&mut self, slot: Slot, down_us: u64) {
-        self.die(slot);
-        let seed = self.random.next();
-        let machine = &mut self.machines[slot];
-        let full = machine.full;
-        machine.disk = Arc::new(machine.disk.crash(seed));
-        if full {
-            let used = machine.disk.used_bytes();
-            machine.disk.set_space(Some(used));
-        }
-        self.schedule.after(down_us, Event::Boot(slot));
-    }
-
-    /// A process starts on what the disk holds.
-    pub(crate) fn boot(&mut self, slot: Slot) -> Result<(), Violation> {
-        if self.machines[slot].process.is_some() {
-            return Ok(());
-        }
-        let found = log_on(slot, &*self.machines[slot].disk)?;
-        self.durable[slot].restarts(found.as_ref())?;
-        let log = found.map_or_else(MemberLog::default, |found| found.member_log());
-        self.logs.starts(slot, log)?;
-        self.ledger.starts(slot);
-        let now_us = self.now_us();
-        let cluster: Vec<Slot> = (0..self.scenario.members).collect();
-        let machine = &mut self.machines[slot];
-        let started = machine.start(now_us, &self.scenario, &cluster, &mut self.random);
-        if let Err(error) = started {
-            self.trace
-                .event(now_us, format_args!("{slot} does not start: {error}"));
-            if self.machines[slot].full {
-                self.schedule.after(FULL_RETRY_US, Event::Boot(slot));
-                return Ok(());
-            }
-            return Err(unexplained(slot, &error));
-        }
-        self.trace.event(now_us, format_args!("{slot} starts"));
-        self.later(slot, 0, Work::Loop);
-        self.machines[slot].running().loop_scheduled = true;
-        let tick_us = crate::scenario::TICK_MS * 1000;
-        let delay_us = self.random.below(tick_us);
-        self.later(slot, delay_us, Work::Tick);
         Ok(())
     }
 
@@ -521,7 +447,7 @@ impl Cluster {
                 };
                 self.answer(operation, outcome);
             }
-            Token::Defragmentation => {}
+            Token::Operator => {}
             Token::KeepAlive(keeper, attempt) => self.keep_alive(slot, keeper, attempt, &reply),
         }
     }

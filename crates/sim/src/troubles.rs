@@ -138,6 +138,18 @@ impl Cluster {
                     self.later(slot, 0, Work::Input(Input::Defragment));
                 }
             }
+            Trouble::Members => {
+                if runs {
+                    self.change_members(slot);
+                }
+            }
+            Trouble::Transfer => {
+                if runs {
+                    let to = self.random.below(self.machines.len() as u64) as Slot;
+                    let to = self.machines[to].id;
+                    self.later(slot, 0, Work::Input(Input::Transfer(to)));
+                }
+            }
             Trouble::ClockDrift => {
                 let rate_ppm = self.random.between(700_000, 1_400_000);
                 let machine = &mut self.machines[slot];

@@ -84,6 +84,7 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<OnDisk>, WalError> {
 
 /// A job's content.
 struct Job {
+    snapshot: Option<u64>,
     entries: Vec<Entry>,
     state: Option<HardState>,
     must_sync: bool,
@@ -93,6 +94,8 @@ struct Job {
 #[derive(Default)]
 pub struct DurableLog {
     state: HardState,
+    /// Index of a snapshot that took the place of what was before.
+    base: u64,
     entries: BTreeMap<u64, Logged>,
     waiting: VecDeque<Job>,
 }
@@ -100,7 +103,9 @@ pub struct DurableLog {
 impl DurableLog {
     /// The stage gets a job.
     pub fn begins(&mut self, job: &AppendJob) {
+        let snapshot = job.snapshot.as_ref();
         self.waiting.push_back(Job {
+            snapshot: snapshot.map(|snapshot| snapshot.metadata.index),
             entries: job.entries.clone(),
             state: job.hard_state,
             must_sync: job.must_sync,
@@ -111,6 +116,10 @@ impl DurableLog {
     pub fn ends(&mut self) {
         let job = self.waiting.pop_front();
         let job = job.expect("what is done was begun");
+        if let Some(index) = job.snapshot {
+            self.base = index;
+            self.entries.clear();
+        }
         for entry in &job.entries {
             self.entries.split_off(&entry.index);
             self.entries.insert(entry.index, Logged::of(entry));
@@ -122,11 +131,6 @@ impl DurableLog {
         }
     }
 
-    /// A snapshot took the log's place.
-    pub fn installs(&mut self) {
-        self.entries.clear();
-    }
-
     /// After a crash: judges what is there, and begins anew with it.
     pub fn restarts(&mut self, found: Option<&OnDisk>) -> Result<(), Violation> {
         let nothing = OnDisk::default();
@@ -134,6 +138,7 @@ impl DurableLog {
         self.check(found_log)?;
         self.waiting.clear();
         self.state = found_log.state;
+        self.base = found_log.snapshot.0;
         let logged = |(index, (logged, _)): (&u64, &(Logged, Entry))| (*index, logged.clone());
         self.entries = found_log.entries.iter().map(logged).collect();
         Ok(())
@@ -151,16 +156,24 @@ impl DurableLog {
             found.state.vote,
             self.state
         );
-        // The log after each entry that may have been written.
-        let mut expected = self.entries.clone();
-        if same(&expected, found) {
+        // The log after each record that may have been written.
+        let (mut base, mut expected) = (self.base, self.entries.clone());
+        if same(base, &expected, found) {
             return Ok(());
         }
-        for entry in self.waiting.iter().flat_map(|job| &job.entries) {
-            expected.split_off(&entry.index);
-            expected.insert(entry.index, Logged::of(entry));
-            if same(&expected, found) {
-                return Ok(());
+        for job in &self.waiting {
+            if let Some(index) = job.snapshot {
+                (base, expected) = (index, BTreeMap::new());
+                if same(base, &expected, found) {
+                    return Ok(());
+                }
+            }
+            for entry in &job.entries {
+                expected.split_off(&entry.index);
+                expected.insert(entry.index, Logged::of(entry));
+                if same(base, &expected, found) {
+                    return Ok(());
+                }
             }
         }
         let ends = |log: Option<(&u64, u64)>| log.map(|(index, term)| (*index, term));
@@ -175,16 +188,16 @@ impl DurableLog {
     }
 }
 
-/// Whether two logs agree from the first entry that was found on.
-fn same(expected: &BTreeMap<u64, Logged>, found: &OnDisk) -> bool {
-    let last = |index: Option<&u64>| index.copied().unwrap_or(found.snapshot.0);
-    let (ours, theirs) = (
-        last(expected.last_key_value().map(|(index, _)| index)),
-        last(found.entries.last_key_value().map(|(index, _)| index)),
-    );
-    // A snapshot may cover what is gone.
-    ours.max(found.snapshot.0) == theirs.max(found.snapshot.0)
-        && found.entries.iter().all(|(index, (logged, _))| {
-            expected.get(index) == Some(logged) || *index <= found.snapshot.0
-        })
+/// Whether a log above `base` is the one that was found, as far as that reaches back.
+fn same(base: u64, expected: &BTreeMap<u64, Logged>, found: &OnDisk) -> bool {
+    let covered = found.snapshot.0;
+    let last = expected.last_key_value().map_or(base, |(index, _)| *index);
+    let mut behind = found.entries.range(covered + 1..);
+    let found_last = behind
+        .clone()
+        .next_back()
+        .map_or(covered, |(index, _)| *index);
+    base <= covered
+        && last == found_last
+        && behind.all(|(index, (logged, _))| expected.get(index) == Some(logged))
 }

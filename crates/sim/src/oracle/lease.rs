@@ -77,12 +77,10 @@ impl Leases {
         let Some(renewal) = self.renewals.get(&proposal.lease) else {
             return Ok(()); // it was revoked before
         };
-        let then = renewal.clocks[proposal.slot];
         let now = proposal.reading;
-        let passed_us = if then.life == now.life {
-            now.micros.saturating_sub(then.micros)
-        } else {
-            now.micros
+        let passed_us = match renewal.clocks.get(proposal.slot) {
+            Some(then) if then.life == now.life => now.micros.saturating_sub(then.micros),
+            _ => now.micros,
         };
         // The member's clock has whole milliseconds.
         let owed_us = renewal.ttl_s as u64 * 1_000_000 - 1_000;
