@@ -76,7 +76,7 @@ fn settle(nodes: &mut [Node], awake: &[usize]) {
         for message in sent {
             let to = awake.iter().find(|at| nodes[**at].id == message.to);
             if let Some(to) = to {
-                nodes[*to].member.step(message);
+                nodes[*to].member.step(message).expect("its log is sound");
             }
         }
     }
@@ -132,7 +132,7 @@ fn a_leader_that_slept_revokes_nothing_that_its_successor_renewed() {
     nodes[old].member.set_now(later_ms);
     to_old
         .into_iter()
-        .for_each(|message| nodes[old].member.step(message));
+        .for_each(|message| nodes[old].member.step(message).expect("its log is sound"));
     nodes[old].tick();
     let sent = nodes[old].work();
     assert!(
