@@ -423,6 +423,8 @@ fn serve(
             interval: config.duration("grpc-keepalive-interval"),
             timeout: config.duration("grpc-keepalive-timeout"),
         },
+        headers_shown: std::env::var("GODEBUG")
+            .is_ok_and(|settings| transport::headers_asked_for(&settings)),
         ..transport::Limits::default()
     });
     let separate_http = !doors.http_clients.is_empty();

@@ -10,6 +10,7 @@
 //! - No stream's deadline lies before `deadline` or the timer's next look.
 
 use super::context::{CallContext, Peer, parse_timeout};
+use super::header_log;
 use super::inbox::{Inbox, Message, StreamKey};
 use super::io::{Duplex, Io, Link, finish};
 use super::keepalive::{PingPolicy, Silence, SilenceWatch};
@@ -286,6 +287,9 @@ impl<T: Duplex> Connection<T> {
     fn accept(&mut self, request: http::Request<RecvStream>, mut respond: SendResponse<Piece>) {
         self.last_stream = respond.stream_id().as_u32();
         let (parts, recv) = request.into_parts();
+        if self.round.limits.headers_shown {
+            header_log::write(&parts);
+        }
         let call = match self.check(&parts) {
             Ok(Some(call)) => call,
             Ok(None) => {

@@ -15,6 +15,8 @@ pub struct Limits {
     /// Whether HTTP/2 requests that are not gRPC are served as HTTP. Otherwise they get 415, as
     /// etcd answers them on ports without TLS.
     pub plain_http2: bool,
+    /// Whether the headers of requests are written to standard error.
+    pub headers_shown: bool,
     /// Most bytes of the body of a request that is not gRPC.
     pub http_body_bytes_max: usize,
     /// Bytes of incomplete messages on one connection above which they are refused.
@@ -33,6 +35,7 @@ impl Default for Limits {
             streams_max: u32::MAX,
             keepalive: Keepalive::default(),
             plain_http2: false,
+            headers_shown: false,
             http_body_bytes_max: 4 << 20,
             assembling_bytes_max: 256 << 20,
             unsent_bytes_max: 32 << 20,

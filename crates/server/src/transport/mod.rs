@@ -19,6 +19,7 @@
 mod body;
 mod connection;
 mod context;
+mod header_log;
 mod http1;
 mod inbox;
 mod io;
@@ -38,6 +39,7 @@ pub(crate) mod tests;
 
 pub use body::{Body, BodySource};
 pub use context::{CallContext, Cancellation, Peer, PeerAddress, TlsIdentity};
+pub use header_log::asked_for as headers_asked_for;
 pub use inbox::{ConnectionInbox, Responder, WakeBatch};
 pub use io::Duplex;
 pub use keepalive::Keepalive;
