@@ -451,6 +451,36 @@ fn a_read_at_a_follower_covers_what_was_acknowledged() {
 }
 
 #[test]
+fn reads_that_come_during_a_round_share_the_next() {
+    let mut cluster = Cluster::new(&["a", "b", "c"]);
+    let leader = cluster.leader().unwrap();
+    let follower = *cluster.nodes.keys().find(|id| **id != leader).unwrap();
+    let mut rounds = 0;
+    let mut questions = |cluster: &mut Cluster, reads: std::ops::Range<u64>| {
+        let node = cluster.nodes.get_mut(&follower).unwrap();
+        for token in reads {
+            node.member.read_index(token);
+        }
+        let sent = node.step();
+        rounds += sent.len();
+        sent
+    };
+    let first = questions(&mut cluster, 1..4);
+    assert_eq!(first.len(), 1);
+    assert_eq!(first[0].0.kind, MessageKind::ReadIndex);
+    assert!(questions(&mut cluster, 4..6).is_empty());
+    assert!(questions(&mut cluster, 6..9).is_empty());
+    for (message, database) in first {
+        let leader = cluster.nodes.get_mut(&leader).unwrap();
+        leader.receive(message, database);
+    }
+    cluster.settle();
+    let replies = &cluster.nodes[&follower].replies;
+    assert!((1..9).all(|token| replies[&token] == Ok(())));
+    assert_eq!(rounds, 1);
+}
+
+#[test]
 fn one_alone_is_made_of_what_is_left_of_three() {
     let mut cluster = Cluster::new(&["a", "b", "c"]);
     let leader = cluster.leader().unwrap();

@@ -171,6 +171,7 @@ async fn can_read(member: &Handle) -> Result<(), String> {
             MemberReply::Outcome(Ok(_)) => Ok(()),
         });
     }));
+    member.flush();
     match tokio::time::timeout(CHECK_TIMEOUT, receiver).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err("etcdserver: server stopped".into()),

@@ -344,9 +344,9 @@ pub struct Member<T> {
     deadlines: VecDeque<(u64, u64)>,
     /// Proposals that wait for a leader.
     early: VecDeque<Proposal<T>>,
-    /// Linearizable reads: not yet asked, asked by round, and waiting for an index.
+    /// Linearizable reads: not yet asked, asked, and waiting for an index.
     reads_new: Vec<reads::Read<T>>,
-    reads_asked: HashMap<u64, reads::Round<T>>,
+    reads_asked: Option<reads::Round<T>>,
     reads_applying: Vec<(u64, T)>,
     apply_queue: VecDeque<ApplyJob>,
     /// Messages that wait for a change of the configuration to be applied.
@@ -450,7 +450,7 @@ impl<T> Member<T> {
             deadlines: VecDeque::new(),
             early: VecDeque::new(),
             reads_new: Vec::new(),
-            reads_asked: HashMap::new(),
+            reads_asked: None,
             reads_applying: Vec::new(),
             apply_queue: VecDeque::new(),
             held: Vec::new(),

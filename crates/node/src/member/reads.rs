@@ -1,6 +1,9 @@
 //! Linearizable reads: all that wait share one read-index round, and are answered when the view covers
 //! its index.
 //!
+//! One round is under way at a time. What comes meanwhile waits for the next, since it must not be
+//! answered by an index from before it came; and the more reads come, the more of them share a round.
+//!
 //! A round that is not answered in time is asked anew, under a new id, so that an answer from before a
 //! pause is never taken for a fresh one. A read that has waited for the request timeout is given up.
 
@@ -19,6 +22,7 @@ pub(super) struct Read<T> {
 
 /// A round that raft was asked.
 pub(super) struct Round<T> {
+    id: u64,
     reads: Vec<Read<T>>,
     asked_ms: u64,
 }
@@ -41,34 +45,26 @@ impl<T> Member<T> {
 
     /// Asks raft once for all reads that wait.
     pub(super) fn ask_reads(&mut self) {
-        if self.reads_new.is_empty() || self.raft.soft_state().lead == 0 {
+        let under_way = self.reads_asked.is_some();
+        if under_way || self.reads_new.is_empty() || self.raft.soft_state().lead == 0 {
             return;
         }
         // The leader tells rounds apart by their ids alone, those of all members.
-        let round = self.own_ids.draw();
-        let reads = std::mem::take(&mut self.reads_new);
-        self.reads_asked.insert(
-            round,
-            Round {
-                reads,
-                asked_ms: self.now_ms,
-            },
-        );
+        let id = self.own_ids.draw();
+        self.reads_asked = Some(Round {
+            id,
+            reads: std::mem::take(&mut self.reads_new),
+            asked_ms: self.now_ms,
+        });
         self.raft
-            .read_index(Bytes::copy_from_slice(&round.to_be_bytes()));
+            .read_index(Bytes::copy_from_slice(&id.to_be_bytes()));
     }
 
     /// Asks anew what was not answered in time, and gives up what has waited too long.
     pub(super) fn retry_reads(&mut self) {
         let now_ms = self.now_ms;
-        let due: Vec<u64> = self
-            .reads_asked
-            .iter()
-            .filter(|(_, round)| round.asked_ms + RETRY_MS <= now_ms)
-            .map(|(round, _)| *round)
-            .collect();
-        for round in due {
-            let round = self.reads_asked.remove(&round).expect("it was listed");
+        let is_due = |round: &mut Round<T>| round.asked_ms + RETRY_MS <= now_ms;
+        if let Some(round) = self.reads_asked.take_if(is_due) {
             self.reads_new.extend(round.reads);
         }
         let timeout_ms = self.config.request_timeout_ms;
@@ -83,19 +79,17 @@ impl<T> Member<T> {
         self.effects.replies.extend(failed);
     }
 
-    /// Asks anew, under new ids, whatever was asked.
+    /// Asks anew, under a new id, whatever was asked.
     pub(super) fn ask_reads_anew(&mut self) {
-        let rounds = std::mem::take(&mut self.reads_asked);
+        let round = self.reads_asked.take();
         self.reads_new
-            .extend(rounds.into_values().flat_map(|round| round.reads));
+            .extend(round.into_iter().flat_map(|round| round.reads));
     }
 
     pub(super) fn read_state(&mut self, index: u64, context: &[u8]) {
-        let round = <[u8; 8]>::try_from(context).map(u64::from_be_bytes);
         // Otherwise it is another member's round, or one that was asked anew.
-        if let Ok(round) = round
-            && let Some(round) = self.reads_asked.remove(&round)
-        {
+        let is_asked = |round: &mut Round<T>| context == round.id.to_be_bytes();
+        if let Some(round) = self.reads_asked.take_if(is_asked) {
             self.reads_applying
                 .extend(round.reads.into_iter().map(|read| (index, read.token)));
         }

@@ -54,6 +54,7 @@ impl Handle {
         self.linearizable(Box::new(move |reply, _| {
             let _unheard = sender.send(outcome(reply));
         }));
+        self.flush();
         receiver.await.map_err(|_| Error::Stopped)?
     }
 

@@ -44,8 +44,8 @@ const REMOVED_PAUSE: Duration = Duration::from_secs(1);
 pub enum Input {
     /// Requests that came together.
     Propose(Vec<Proposal<Waiter>>),
-    /// A linearizable read.
-    Read(Waiter),
+    /// Linearizable reads that came together.
+    Read(Vec<Waiter>),
     /// Somebody waits for a durable commit.
     Commit(Waiter),
     /// A question.
@@ -293,7 +293,11 @@ impl MemberLoop {
     fn take(&mut self, input: Input, batch: &mut WakeBatch) -> Result<(), Error> {
         match input {
             Input::Propose(proposals) => self.member.propose(proposals),
-            Input::Read(waiter) => self.member.read_index(waiter),
+            Input::Read(waiters) => {
+                for waiter in waiters {
+                    self.member.read_index(waiter);
+                }
+            }
             Input::Commit(waiter) => self.member.commit_now(waiter),
             Input::Ask(question) => question(&mut self.member, batch),
             Input::Defragment(waiter) => self.member.defragment(waiter),

@@ -79,9 +79,17 @@ pub struct Handle {
     pub reads: Arc<ReadPool>,
 }
 
+/// What came together and goes to the member together.
+struct Round {
+    proposals: Vec<Proposal<Waiter>>,
+    reads: Vec<Waiter>,
+}
+
 thread_local! {
-    /// Proposals of the round that this worker thread is in; see [`Handle::flush`].
-    static ROUND: RefCell<Vec<Proposal<Waiter>>> = const { RefCell::new(Vec::new()) };
+    /// The round that this worker thread is in; see [`Handle::flush`].
+    static ROUND: RefCell<Round> = const {
+        RefCell::new(Round { proposals: Vec::new(), reads: Vec::new() })
+    };
 }
 
 impl Handle {
@@ -142,40 +150,33 @@ impl Handle {
 
     /// Takes a proposal into the round of this thread; it leaves with the next [`Handle::flush`].
     pub fn propose(&self, proposal: Proposal<Waiter>) {
-        ROUND.with_borrow_mut(|round| round.push(proposal));
+        ROUND.with_borrow_mut(|round| round.proposals.push(proposal));
     }
 
-    /// Sends the proposals of this thread's round on their way, together.
+    /// Sends the proposals and the reads of this thread's round on their way, together.
     pub fn flush(&self) {
-        let round = ROUND.with_borrow_mut(std::mem::take);
-        if !round.is_empty() {
-            self.send_proposals(round);
+        let (proposals, reads) = ROUND.with_borrow_mut(|round| {
+            let Round { proposals, reads } = round;
+            (std::mem::take(proposals), std::mem::take(reads))
+        });
+        if !proposals.is_empty() {
+            self.send(Input::Propose(proposals));
+        }
+        if !reads.is_empty() {
+            self.send(Input::Read(reads));
         }
     }
 
-    fn send_proposals(&self, proposals: Vec<Proposal<Waiter>>) {
-        let (refused, error) = match self.mailbox.try_send(Input::Propose(proposals)) {
-            Ok(()) => return,
-            Err(TrySendError::Full(input)) => (input, api::Error::RequestTooManyRequests),
-            Err(TrySendError::Disconnected(input)) => (input, api::Error::Stopped),
-        };
-        let Input::Propose(proposals) = refused else {
-            unreachable!("it was sent as proposals")
-        };
-        let mut batch = WakeBatch::new();
-        for waiter in proposals.into_iter().filter_map(|proposal| proposal.token) {
-            self.shared.reply(waiter, Reply::Failed(error), &mut batch);
-        }
-    }
-
-    /// Runs `then` once the newest view covers all that was acknowledged before this call.
+    /// Runs `then` once the newest view covers all that was acknowledged before this call. It is
+    /// taken into the round of this thread, and leaves with the next [`Handle::flush`].
     pub fn linearizable(&self, then: Then) {
-        self.send(Input::Read(Waiter::Then(Box::new(move |reply, batch| {
+        let waiter = Waiter::Then(Box::new(move |reply, batch| {
             if matches!(reply, Reply::Failed(_)) {
                 METRICS.read_indexes_failed.inc();
             }
             then(reply, batch);
-        }))));
+        }));
+        ROUND.with_borrow_mut(|round| round.reads.push(waiter));
     }
 
     /// Runs `then` once everything applied so far is durable in the database.
@@ -255,13 +256,20 @@ impl Handle {
             Err(TrySendError::Full(input)) => (input, api::Error::RequestTooManyRequests),
             Err(TrySendError::Disconnected(input)) => (input, api::Error::Stopped),
         };
-        if let Input::Read(waiter)
-        | Input::Commit(waiter)
-        | Input::Defragment(waiter)
-        | Input::HandOver(waiter) = refused
-        {
-            self.shared
-                .reply(waiter, Reply::Failed(error), &mut WakeBatch::new());
+        let waiters = match refused {
+            Input::Propose(proposals) => {
+                let tokens = proposals.into_iter().filter_map(|proposal| proposal.token);
+                tokens.collect()
+            }
+            Input::Read(waiters) => waiters,
+            Input::Commit(waiter) | Input::Defragment(waiter) | Input::HandOver(waiter) => {
+                vec![waiter]
+            }
+            _ => unreachable!("nothing else is sent this way"),
+        };
+        let mut batch = WakeBatch::new();
+        for waiter in waiters {
+            self.shared.reply(waiter, Reply::Failed(error), &mut batch);
         }
     }
 
