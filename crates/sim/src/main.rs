@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "it is a command-line tool")]
 
+use quorate_sim::oracle::Violation;
 use quorate_sim::run::{Outcome, run};
 use quorate_sim::sabotage::Sabotage;
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ usage: quorate-sim [OPTIONS]
   --named            the seeds of seeds.txt
   --sabotage NAME    with a planted bug: lost-vote, unconfirmed-read, stale-index
   --planted          see that each planted bug is found within 300 seeds
+  --twice            run each seed twice, and want the same to happen
   --trace            print everything that happens
   --threads N        how many seeds run at a time (default: 2)
 ";
@@ -33,6 +35,7 @@ struct Options {
     sabotage: Option<Sabotage>,
     planted: bool,
     trace: bool,
+    twice: bool,
     threads: usize,
 }
 
@@ -84,6 +87,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--named" => named = true,
             "--planted" => options.planted = true,
             "--trace" => options.trace = true,
+            "--twice" => options.twice = true,
             "--sabotage" => {
                 let name = value()?;
                 let sabotage = Sabotage::named(name);
@@ -124,7 +128,13 @@ fn run_all(options: &Options, go_on: impl Fn(&Outcome) -> bool + Sync) -> (usize
             let Some(seed) = options.seeds.get(at) else {
                 return;
             };
-            let outcome = run(*seed, options.sabotage, options.trace);
+            let mut outcome = run(*seed, options.sabotage, options.trace);
+            if options.twice && run(*seed, options.sabotage, options.trace) != outcome {
+                outcome.violation = Some(Violation {
+                    oracle: "determinism",
+                    what: "the seed took another way when it was run again".to_owned(),
+                });
+            }
             if outcome.violation.is_some() && !go_on(&outcome) {
                 next.store(options.seeds.len(), Ordering::Relaxed);
             }

@@ -28,7 +28,7 @@ impl<T> Member<T> {
 
     /// Tells who waits that the leases are another member's to revoke from now on.
     pub(super) fn tell_demoted(&mut self) {
-        for (_, waiting) in self.revocation_waiters.drain() {
+        for waiting in std::mem::take(&mut self.revocation_waiters).into_values() {
             waiting
                 .into_iter()
                 .for_each(|then| then(Revocation::Demoted));

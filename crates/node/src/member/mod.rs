@@ -407,7 +407,7 @@ pub struct Member<T> {
     wants_version: bool,
     applied_something: bool,
     /// Who waits for a lease that is due to be gone.
-    revocation_waiters: HashMap<i64, Vec<RevocationWaiter>>,
+    revocation_waiters: BTreeMap<i64, Vec<RevocationWaiter>>,
 }
 
 /// How waiting for a lease's revocation ends.
@@ -494,7 +494,7 @@ impl<T> Member<T> {
             ready_told: false,
             wants_version: false,
             applied_something: false,
-            revocation_waiters: HashMap::new(),
+            revocation_waiters: BTreeMap::new(),
         }
     }
 
