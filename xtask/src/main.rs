@@ -16,6 +16,7 @@ mod deny;
 mod error;
 #[cfg(test)]
 mod failpoint_places;
+mod sim;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND

@@ -369,6 +369,39 @@ fn who_was_away_too_long_gets_a_database() {
 }
 
 #[test]
+fn a_log_that_a_snapshot_stands_for_is_short() {
+    let mut cluster = Cluster::new(&["a", "b", "c"]);
+    let leader = cluster.leader().unwrap();
+    let slow = *cluster.nodes.keys().find(|id| **id != leader).unwrap();
+    cluster.away.push(slow);
+    for i in 0..40 {
+        cluster.put(leader, &format!("k{i}"), "v");
+    }
+    cluster.away.clear();
+    cluster.ticks(30);
+    assert_eq!(cluster.nodes[&slow].adopted, 1);
+    cluster.assert_equal();
+}
+
+#[test]
+fn snapshots_of_the_log_are_a_count_of_entries_apart() {
+    let mut cluster = Cluster::new(&["a"]);
+    let id = cluster.leader().unwrap();
+    for i in 0..100 {
+        cluster.put(id, &format!("k{i}"), "v");
+    }
+    let node = &cluster.nodes[&id];
+    let names = node.disk.list(&node.boot.directories.snap()).unwrap();
+    let mut at: Vec<u64> = names
+        .iter()
+        .filter_map(|name| name.strip_suffix(".snap")?.split_once('-'))
+        .map(|(_, index)| u64::from_str_radix(index, 16).unwrap())
+        .collect();
+    at.sort_unstable();
+    assert_eq!(at, [21, 42, 63, 84]);
+}
+
+#[test]
 fn a_member_joins_as_a_learner_votes_and_leaves() {
     let mut cluster = Cluster::new(&["a"]);
     let first = cluster.leader().unwrap();

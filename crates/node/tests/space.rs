@@ -58,6 +58,7 @@ fn without_commits() -> Boot {
     let mut settings = settings();
     settings.member.commit_interval_ms = u64::MAX / 2;
     settings.member.commit_writes = usize::MAX / 2;
+    settings.member.snapshot_count = u64::MAX / 2;
     settings
 }
 

@@ -74,7 +74,7 @@ impl<T> Member<T> {
         let before = self.store.members().cluster_version.clone();
         let outcome = self.store.apply(at, &request, self.now_ms)?;
         if let Some(version) = request.cluster_version_set {
-            self.cluster_version_set(at.index, version.ver, before);
+            self.cluster_version_set(version.ver, before);
         }
         if request
             .cluster_member_attr_set

@@ -17,7 +17,7 @@ impl<T> Member<T> {
     /// The versions, as texts, that entries above the newest snapshot record say their readers need.
     pub fn log_versions(&self) -> Vec<String> {
         let storage = self.raft.storage();
-        let first = storage.first_index().max(self.snapshot_index + 1);
+        let first = storage.first_index().max(self.log_snapshots.stored() + 1);
         let end = storage.last_index() + 1;
         if first >= end {
             return Vec::new();

@@ -19,11 +19,13 @@ mod apply;
 mod defragment;
 mod leadership;
 mod leases;
+mod log_snapshots;
 mod log_versions;
 mod membership;
 mod peers;
 mod proposals;
 mod reads;
+mod shorten;
 mod snapshots;
 mod space;
 mod stages;
@@ -63,11 +65,6 @@ const QUIET_MS: u64 = 50;
 const REVOKE_BATCH: usize = 5_000;
 /// Time between two purges of old files, in milliseconds.
 const PURGE_INTERVAL_MS: u64 = 30_000;
-/// Entries applied since the log in memory was last shortened that make it due again.
-const SHORTEN_ENTRIES: u64 = 100;
-
-/// Time after which a snapshot that found no space is tried again, in milliseconds.
-const SNAPSHOT_RETRY_MS: u64 = 5_000;
 
 /// What a member is told once.
 #[derive(Clone, Debug)]
@@ -363,8 +360,8 @@ pub struct Member<T> {
     replacing_db: bool,
     /// Whether a plan that is under way is of a database that was replaced.
     plan_is_stale: bool,
-    /// The log in memory can be replaced by a snapshot up to here.
-    shortened_index: u64,
+    /// What of the log in memory may be let go.
+    shortening: shorten::Shortening,
     /// Transfers of leadership that are waited for.
     transfers: Vec<leadership::Transfer<T>>,
     /// Changes of the membership that wait for a leader.
@@ -387,12 +384,7 @@ pub struct Member<T> {
     watch_resume_ms: u64,
     /// When something was proposed last.
     proposed_ms: Option<u64>,
-    snapshot_index: u64,
-    snapshot_running: bool,
-    /// A snapshot of the log at this index or above is due, however few entries it covers.
-    snapshot_due_index: Option<u64>,
-    /// Before this time no snapshot is taken.
-    snapshot_retry_ms: u64,
+    log_snapshots: log_snapshots::LogSnapshots,
     next_purge_ms: u64,
     log_full: bool,
     leader_seen: u64,
@@ -460,7 +452,7 @@ impl<T> Member<T> {
             received: None,
             replacing_db: false,
             plan_is_stale: false,
-            shortened_index: snapshot_index,
+            shortening: shorten::Shortening::at(snapshot_index),
             transfers: Vec::new(),
             changes_waiting: Vec::new(),
             first_election_advanced: false,
@@ -478,10 +470,7 @@ impl<T> Member<T> {
             watch_steps: 0,
             watch_resume_ms: 0,
             proposed_ms: None,
-            snapshot_index,
-            snapshot_running: false,
-            snapshot_due_index: None,
-            snapshot_retry_ms: 0,
+            log_snapshots: log_snapshots::LogSnapshots::at(snapshot_index),
             next_purge_ms: PURGE_INTERVAL_MS,
             log_full: false,
             leader_seen: 0,
@@ -618,6 +607,7 @@ impl<T> Member<T> {
         self.apply_what_may()?;
         self.answer_refused();
         self.send(Vec::new());
+        self.plan_log_snapshot();
         self.shorten_log();
         let notes = self.raft.take_journal().into_iter().map(Note::Raft);
         self.effects.notes.extend(notes);

@@ -122,6 +122,8 @@ impl<T> Member<T> {
         held.retain(|message| !self.store.members().is_removed(message.to));
         for message in held {
             if message.kind == MessageKind::Snap {
+                let index = message.snapshot.as_ref().map_or(0, |s| s.metadata.index);
+                self.shortening.database_leaves(message.to, index);
                 self.snapshots_wanted.push(message);
             } else {
                 self.effects.messages.push(message);

@@ -5,11 +5,12 @@
 //! configuration. What is received is opened and checked by whoever received it ([`Received`])
 //! before raft hears of it, and takes the store's place once the log stage has stored it.
 
-use super::{Freezing, Member, Note, PeerChange, SHORTEN_ENTRIES, peers};
+use super::log_snapshots::LogSnapshots;
+use super::{Freezing, Member, Note, PeerChange, peers};
 use crate::{Error, Received, legacy_tree};
 use bytes::Bytes;
 use quorate_failpoints::fail_point;
-use quorate_raft::{ConfState, Message, Snapshot, SnapshotMetadata, Storage};
+use quorate_raft::{ConfState, Message, Snapshot, SnapshotMetadata};
 use quorate_store::membership::Membership;
 use quorate_store::{Applied, View};
 use std::sync::Arc;
@@ -47,6 +48,7 @@ impl<T> Member<T> {
 
     /// How sending a snapshot to `id` ended.
     pub fn report_snapshot(&mut self, id: u64, sent: bool) {
+        self.shortening.database_sent(id, sent, self.now_ms);
         self.raft.report_snapshot(id, sent);
     }
 
@@ -84,9 +86,8 @@ impl<T> Member<T> {
         self.answer_compactions(i64::MAX);
         self.planner = None;
         self.plan_is_stale = self.compaction_running;
-        self.snapshot_index = index;
-        self.snapshot_running = false;
-        self.shortened_index = index;
+        self.log_snapshots = LogSnapshots::at(index);
+        self.shortening.replaced(index);
         self.view = self.store.publish();
         self.effects.view = Some(self.view.clone());
         self.hub.jumped(&self.view);
@@ -148,39 +149,12 @@ impl<T> Member<T> {
                 term: at.term,
             };
             let data = legacy_tree::encode(members).into();
+            self.shortening.database_leaves(message.to, at.index);
             message.snapshot = Some(Box::new(Snapshot { data, metadata }));
             self.effects.snapshots.push(SnapshotToSend {
                 message,
                 view: self.view.clone(),
             });
-        }
-    }
-
-    /// Lets go of entries in memory that no member is expected to ask for any more.
-    ///
-    /// The log on disk is not touched by it. Who needs an older entry gets a database.
-    pub(super) fn shorten_log(&mut self) {
-        let applied = self.store.applied().index;
-        if applied <= self.shortened_index + SHORTEN_ENTRIES || !self.apply_queue.is_empty() {
-            return;
-        }
-        let conf_state = self.raft.membership().conf_state();
-        let keep = self.config.snapshot_catch_up;
-        let storage = self.raft.storage_mut();
-        if storage.last_index() < applied {
-            return; // a received snapshot has not reached it yet
-        }
-        let noted = storage.create_snapshot(applied, Some(conf_state), Bytes::new());
-        assert!(noted.is_ok(), "what is applied is in the log: {noted:?}");
-        self.shortened_index = applied;
-        if let Some(below) = applied.checked_sub(keep)
-            && below >= storage.first_index()
-        {
-            let compacted = storage.compact(below);
-            assert!(
-                compacted.is_ok(),
-                "applied entries can be let go: {compacted:?}"
-            );
         }
     }
 }

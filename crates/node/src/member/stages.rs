@@ -2,13 +2,10 @@
 //! compaction plans, watchers that catch up.
 
 use super::{
-    CompactionStep, Freezing, Member, Note, QUIET_MS, Reply, SNAPSHOT_RETRY_MS, WATCH_BYTES_PER_MS,
-    WATCH_STEPS,
+    CompactionStep, Freezing, Member, Note, QUIET_MS, Reply, WATCH_BYTES_PER_MS, WATCH_STEPS,
 };
 use crate::Error;
-use crate::legacy_tree;
-use crate::log_stage::{Appended, LogDone, LogJob};
-use quorate_raft::{Snapshot, SnapshotMetadata};
+use crate::log_stage::{Appended, LogDone};
 use quorate_store::commit::Committed;
 use quorate_store::compaction::{Batch, Planner};
 use quorate_store::watch::catch_up::Found;
@@ -31,17 +28,11 @@ impl<T> Member<T> {
         match done {
             LogDone::Append(appended) => self.appended(*appended),
             LogDone::Snapshot { index } => {
-                // A received one may have overtaken it.
-                if index > self.snapshot_index {
-                    self.snapshot_running = false;
-                    self.snapshot_index = index;
-                }
+                self.log_snapshots.now_stored(index);
                 self.effects.notes.push(Note::Snapshot { index });
             }
-            LogDone::NoSnapshot => {
-                self.snapshot_running = false;
-                self.snapshot_retry_ms = self.now_ms + SNAPSHOT_RETRY_MS;
-            }
+            // The log stays whole without it; the next one makes up for it.
+            LogDone::NoSnapshot => {}
             LogDone::Purged(files) if files.is_empty() => {}
             LogDone::Purged(files) => self.effects.notes.push(Note::Purged(files)),
             LogDone::Full(what) => {
@@ -96,22 +87,7 @@ impl<T> Member<T> {
         self.commit_waiters = waiting;
         self.answer_compactions(freezing.unfinished);
         self.send_committed(&freezing);
-        let due = self.snapshot_due_index.is_some_and(|at| at <= durable)
-            || durable - self.snapshot_index > self.config.snapshot_count;
-        if due && !self.snapshot_running && self.snapshot_retry_ms <= self.now_ms {
-            self.snapshot_running = true;
-            let later = |at: &u64| *at > durable;
-            self.snapshot_due_index = self.snapshot_due_index.filter(later);
-            let metadata = SnapshotMetadata {
-                conf_state: freezing.conf_state,
-                index: freezing.applied.index,
-                term: freezing.applied.term,
-            };
-            let data = legacy_tree::encode(&freezing.members).into();
-            self.effects
-                .log
-                .push(LogJob::Snapshot(Snapshot { data, metadata }));
-        }
+        self.write_log_snapshot(durable);
     }
 
     /// What a step of catching up found.

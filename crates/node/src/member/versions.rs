@@ -44,20 +44,15 @@ impl<T> Member<T> {
         });
     }
 
-    /// The entry at `index` has set the cluster version.
-    pub(super) fn cluster_version_set(
-        &mut self,
-        index: u64,
-        version: String,
-        before: Option<String>,
-    ) {
+    /// An entry has set the cluster version.
+    pub(super) fn cluster_version_set(&mut self, version: String, before: Option<String>) {
         if version == CLUSTER_VERSION {
             self.set_storage_version(CLUSTER_VERSION);
         }
         let lowered = before.as_deref().is_some_and(|b| is_below(&version, b));
         if lowered {
             // An older etcd refuses a log whose replay takes it to a version above its own.
-            self.snapshot_due_index = Some(index);
+            self.log_snapshots.force();
         }
         self.effects.notes.push(Note::ClusterVersion {
             version,
