@@ -71,17 +71,19 @@ var triggers = map[string]way{
 	"raftBeforeFollowerSend": {follower, write},
 	"raftDropHeartbeat":      {follower, write},
 
-	"raftBeforeSaveSnap":      {lagging, nil},
-	"raftAfterSaveSnap":       {lagging, nil},
-	"raftBeforeApplySnap":     {lagging, nil},
-	"raftAfterApplySnap":      {lagging, nil},
-	"raftAfterWALRelease":     {lagging, nil},
-	"applyBeforeOpenSnapshot": {lagging, nil},
-	"applyAfterOpenSnapshot":  {lagging, nil},
+	"raftBeforeSaveSnap":        {lagging, nil},
+	"raftAfterSaveSnap":         {lagging, nil},
+	"raftBeforeApplySnap":       {lagging, nil},
+	"raftAfterApplySnap":        {lagging, nil},
+	"raftAfterWALRelease":       {lagging, nil},
+	"applyBeforeOpenSnapshot":   {lagging, nil},
+	"snapDBRenameBeforeDirSync": {lagging, nil},
+	"snapDBDirSyncError":        {lagging, nil},
+	"applyAfterOpenSnapshot":    {lagging, nil},
 }
 
 // survived has failpoints whose panic does not end etcd: they are within HTTP handlers, whose
-// panics Go's server catches. There is nothing to compare.
+// panics Go's server catches.
 var survived = map[string]bool{
 	"beforeLookupWhenForwardLeaseTimeToLive": true,
 	"beforeServeHTTPLeaseRenew":              true,

@@ -66,6 +66,16 @@ const (
 	Last Binary = "LAST_ETCD"
 )
 
+// IsEtcd says whether a binary is the real etcd.
+func IsEtcd(t testing.TB, binary Binary) bool {
+	t.Helper()
+	stdout, _, ok := Run(t, variable(t, string(binary)), "--version")
+	if !ok {
+		t.Fatalf("%s --version failed", binary)
+	}
+	return !strings.Contains(stdout, "Quorate Version")
+}
+
 // Server is a running server with one member.
 type Server struct {
 	// Dir is its data directory.
