@@ -43,6 +43,16 @@ usage: cargo xtask COMMAND
               --plain-peers     robustness: no TLS between the members
               --rounds N        kills: restarts; roundtrip, rolling: changes of hands
               --seed N          kills, roundtrip, rolling: where the randomness begins
+  sim [OPTIONS]                 run clusters in the simulator
+    options:  --seeds N         how many seeds (default: 100)
+              --from S          the first of them
+              --seed X          this one alone
+              --named           the seeds of crates/sim/seeds.txt
+              --planted         see that planted bugs are found
+              --sabotage NAME   with a planted bug
+              --twice           each seed twice, which must do the same
+              --trace           print everything that happens
+              --ci              named seeds, those of this commit, and planted bugs
   arrows                        check which crates depend on which
   deny                          check licences, bans and duplicates with cargo-deny
 ";
@@ -68,6 +78,7 @@ fn run(arguments: &[String]) -> Result<(), Error> {
     };
     match command.as_str() {
         "conformance" => conformance::run(rest),
+        "sim" => sim::run(rest),
         "arrows" => arrows::run(),
         "deny" => deny::run(),
         "help" | "--help" | "-h" => {
