@@ -65,6 +65,7 @@ macro_rules! fail_point {
     }};
     ($name:literal, if $condition:expr) => {{
         const _: usize = $crate::index_of($name);
+        let _never = || $condition;
     }};
     ($name:literal, $value:pat => $then:expr) => {{
         const _: usize = $crate::index_of($name);

@@ -28,17 +28,17 @@
 /// | `compactBeforeCommitBatch` | after a batch that is not the last was removed | a compaction of more rows than a batch has |
 /// | `compactBeforeCommitScheduledCompact` | after a compaction's order went into a buffer | a compaction |
 /// | `compactBeforeSetFinishedCompact` | before a compaction's end goes into a buffer | a compaction |
-/// | `defragBeforeCopy` | before each step of the vacuum, on the commit thread | a defragmentation |
+/// | `defragBeforeCopy` | before the first step of a vacuum, on the commit thread | a defragmentation |
 /// | `raftAfterApplySnap` | once the log in memory begins at a received snapshot | a snapshot for a member that lags |
 /// | `raftAfterSaveSnap` | after the record of a received snapshot in the log | a snapshot for a member that lags |
-/// | `raftAfterSave` | once what was written to the log is durable | any write |
+/// | `raftAfterSave` | once what was written to the log is durable, in the member's loop | any write |
 /// | `raftAfterWALRelease` | once the log let go of what a received snapshot covers | a snapshot for a member that lags |
 /// | `raftBeforeAdvance` | after what raft wants done was taken | any write |
 /// | `raftBeforeApplySnap` | once a received snapshot's record is durable, before the database takes its place | a snapshot for a member that lags |
 /// | `raftBeforeFollowerSend` | before a follower's messages go to the transport | any write |
 /// | `raftBeforeLeaderSend` | before a leader's messages go to the transport, none as well; what goes to the log may be on its way | any write |
 /// | `raftBeforeSaveSnap` | before the `.snap` file of a received snapshot | a snapshot for a member that lags |
-/// | `raftBeforeSave` | before what waits is written to the log | any write |
+/// | `raftBeforeSave` | before something goes to the log, in the member's loop, which etcd's holds up as well | any write |
 /// | `raftBeforeWALSaveSnaphot` | between the `.snap` file of an own snapshot and its record | writes, as many as lie between snapshots |
 /// | `raftDropHeartbeat` | where a stream's messages are read; a value drops them | a member that hears of another |
 /// | `snapDBDirSyncError` | where `snapDBRenameBeforeDirSync` is; a value is what the directory's sync fails with | a snapshot for a member that lags |

@@ -21,6 +21,8 @@ pub struct CommitStage {
     scrub: ScrubCursor,
     /// Pages that were found damaged in this pass, so that each is told once.
     damaged: std::collections::BTreeSet<u64>,
+    /// Whether a vacuum has begun and not ended.
+    vacuuming: bool,
 }
 
 /// What a step of the vacuum did.
@@ -39,6 +41,7 @@ impl CommitStage {
             index,
             scrub: ScrubCursor::default(),
             damaged: Default::default(),
+            vacuuming: false,
         }
     }
 
@@ -57,12 +60,13 @@ impl CommitStage {
     /// Moves a bounded number of bytes towards the front of the file and cuts its end. Where the
     /// disk has no space for it, the next step is to wait.
     pub fn vacuum(&mut self) -> Result<Vacuumed, Error> {
-        fail_point!("defragBeforeCopy");
+        fail_point!("defragBeforeCopy", if !self.vacuuming);
         let next = match self.db.vacuum_step(VACUUM_STEP_BYTES) {
             Ok(step) => step.next,
             Err(error) if error.is_storage_full() => VacuumNext::Wait,
             Err(error) => return Err(quorate_store::Error::from(error).into()),
         };
+        self.vacuuming = next != VacuumNext::Done;
         Ok(Vacuumed {
             file: committed(&self.db, self.index),
             next,

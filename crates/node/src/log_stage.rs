@@ -167,7 +167,6 @@ impl LogStage {
 
     /// Writes the appends at the head of the queue and syncs once. Whether there was space.
     fn append_waiting(&mut self, done: &mut Vec<LogDone>) -> Result<bool, Error> {
-        fail_point!("raftBeforeSave");
         let (mut written, mut must_sync, mut full) = (0, false, None);
         for job in &self.waiting {
             let LogJob::Append(job) = job else { break };
@@ -188,7 +187,6 @@ impl LogStage {
             self.wal.sync()?;
             self.syncs += 1;
         }
-        fail_point!("raftAfterSave");
         for job in self.waiting.drain(..written) {
             let LogJob::Append(job) = job else {
                 unreachable!("only appends were counted")

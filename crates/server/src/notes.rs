@@ -88,12 +88,15 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             index,
             term,
             applied,
-        } => tracing::info!(
-            "current-applied-index" = applied,
-            "incoming-leader-snapshot-index" = index,
-            "incoming-leader-snapshot-term" = term,
-            "applied snapshot"
-        ),
+        } => {
+            tracing::info!("applySnapshot: opened snapshot backend");
+            tracing::info!(
+                "current-applied-index" = applied,
+                "incoming-leader-snapshot-index" = index,
+                "incoming-leader-snapshot-term" = term,
+                "applied snapshot"
+            );
+        }
         Note::MemberPromoted { id } => tracing::info!(
             "cluster-id" = cluster,
             "local-member-id" = member,

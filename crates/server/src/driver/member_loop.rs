@@ -302,6 +302,7 @@ impl MemberLoop {
             Input::Ask(question) => question(&mut self.member, batch),
             Input::Defragment(waiter) => self.member.defragment(waiter),
             Input::LogDone(done) => {
+                fail_point!("raftAfterSave");
                 for done in done {
                     self.member.log_done(done)?;
                 }
@@ -374,6 +375,7 @@ impl MemberLoop {
         if !log.is_empty()
             && let Some(sender) = &self.log
         {
+            fail_point!("raftBeforeSave");
             // The thread ends only after it has told why.
             let _ended = sender.send(log);
         }
@@ -449,7 +451,6 @@ impl MemberLoop {
     }
 
     /// Whether this member is the leader, for failpoints.
-    #[cfg(feature = "failpoints")]
     fn leads(&self) -> bool {
         self.member.status().leader == self.shared.member_id
     }
