@@ -589,43 +589,76 @@ fn finish(
     config: &Config,
     outcome: Result<(), ServerError>,
 ) -> Result<(), ServerError> {
-    if let Err(error @ ServerError::Member(quorate_node::Error::Removed)) = &outcome {
-        tracing::warn!("error" = %error, "server error");
-        tracing::warn!(
-            "data-dir" = %config.data_dir.display(),
-            "data-dir used by this member must be removed"
-        );
-        started.peers.stop();
-        return Ok(());
-    }
-    if outcome.is_ok() {
+    let stopped = outcome.and_then(|()| {
         let (sender, receiver) = channel();
         started.handle.stop(sender);
         // A full disk must not keep the process from ending: the log has everything.
-        if receiver.recv_timeout(Duration::from_secs(10)).is_err() {
+        stop_of(
+            receiver.recv_timeout(Duration::from_secs(10)),
+            &started.failed,
+        )
+    });
+    match stopped {
+        Ok(Stop::Durable) => {}
+        Ok(Stop::CommitUnderWay) => {
             tracing::warn!("ending with a commit under way; the log has what it lacks");
-            return outcome;
+            return Ok(());
         }
-        let Started {
-            handle,
-            threads,
-            peers,
-            ..
-        } = started;
-        peers.stop();
-        drop(handle);
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread panicked");
-            }
+        Err(error @ ServerError::Member(quorate_node::Error::Removed)) => {
+            tracing::warn!("error" = %error, "server error");
+            tracing::warn!(
+                "data-dir" = %config.data_dir.display(),
+                "data-dir used by this member must be removed"
+            );
+            started.peers.stop();
+            return Ok(());
         }
-        tracing::info!(
-            "name" = config.name.as_str(),
-            "data-dir" = %config.data_dir.display(),
-            "closed etcd server"
-        );
+        Err(error) => return Err(error),
     }
-    outcome
+    let Started {
+        handle,
+        threads,
+        peers,
+        ..
+    } = started;
+    peers.stop();
+    drop(handle);
+    for thread in threads {
+        if thread.join().is_err() {
+            tracing::error!("a thread panicked");
+        }
+    }
+    tracing::info!(
+        "name" = config.name.as_str(),
+        "data-dir" = %config.data_dir.display(),
+        "closed etcd server"
+    );
+    Ok(())
+}
+
+/// How a member stopped that was asked to.
+#[derive(Debug)]
+enum Stop {
+    /// With everything in the database.
+    Durable,
+    /// Not in time.
+    CommitUnderWay,
+}
+
+/// Tells from the answer to a stop how the member stopped. One that gives none had failed, perhaps
+/// just before it was asked: then that is why the server ends, whatever came first.
+fn stop_of(
+    answer: Result<(), RecvTimeoutError>,
+    failed: &std::sync::mpsc::Receiver<quorate_node::Error>,
+) -> Result<Stop, ServerError> {
+    match answer {
+        Ok(()) => Ok(Stop::Durable),
+        Err(RecvTimeoutError::Timeout) => Ok(Stop::CommitUnderWay),
+        Err(RecvTimeoutError::Disconnected) => Err(match failed.try_recv() {
+            Ok(error) => error.into(),
+            Err(_) => ServerError::NotReady("the member ended"),
+        }),
+    }
 }
 
 /// Tells names of signals that ask the process to end.
@@ -673,5 +706,29 @@ fn notify_systemd() {
     match told {
         Ok(_) => tracing::info!("successfully notified init daemon"),
         Err(error) => tracing::error!("error" = %error, "failed to notify systemd for readiness"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_node::Error;
+
+    #[test]
+    fn a_failure_just_before_a_stop_is_what_ends_the_server() {
+        let (sender, failed) = channel();
+        sender.send(Error::Removed).unwrap();
+        let stop = stop_of(Err(RecvTimeoutError::Disconnected), &failed);
+        assert!(matches!(stop, Err(ServerError::Member(Error::Removed))));
+    }
+
+    #[test]
+    fn a_stop_that_takes_too_long_is_no_failure() {
+        let (_sender, failed) = channel();
+        assert!(matches!(
+            stop_of(Err(RecvTimeoutError::Timeout), &failed),
+            Ok(Stop::CommitUnderWay)
+        ));
+        assert!(matches!(stop_of(Ok(()), &failed), Ok(Stop::Durable)));
     }
 }
