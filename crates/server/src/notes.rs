@@ -3,12 +3,41 @@
 use crate::driver::Shared;
 use crate::logging::{list, spell_duration};
 use crate::metrics::METRICS;
-use quorate_node::Note;
+use quorate_node::api::Error;
+use quorate_node::{MemberChange, Note};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn hex(id: u64) -> String {
     format!("{id:x}")
+}
+
+/// What is said of a change that was refused; nothing where another member is to be asked, or the
+/// caller's error says it all.
+fn refusal(change: &MemberChange, error: Error) -> Option<&'static str> {
+    Some(match (change, error) {
+        (MemberChange::Add(_), Error::MemberNotEnoughStarted) => {
+            "rejecting member add request; not enough healthy members"
+        }
+        (MemberChange::Add(_), Error::Unhealthy) => {
+            "rejecting member add request; local member has not been connected to majority peers, \
+             reconfigure breaks active quorum"
+        }
+        (MemberChange::Remove(_), Error::MemberNotEnoughStarted) => {
+            "rejecting member remove request; not enough healthy members"
+        }
+        (MemberChange::Remove(_), Error::Unhealthy) => {
+            "rejecting member remove request; local member has not been connected to all peers, \
+             reconfigure breaks active quorum"
+        }
+        (MemberChange::Promote(_), Error::MemberNotEnoughStarted) => {
+            "rejecting member promote request; not enough healthy members"
+        }
+        (MemberChange::Promote(_), Error::LearnerNotReady) => {
+            "rejecting promote learner: learner is not ready"
+        }
+        _ => return None,
+    })
 }
 
 /// Writes a note to the log.
@@ -110,11 +139,21 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             "updated-remote-peer-urls" = list(peer_urls),
             "updated member"
         ),
-        Note::ChangeRefused { id, error } => tracing::warn!(
+        Note::ChangeRefused { change, error } => {
+            if let Some(refusal) = refusal(change, *error) {
+                tracing::warn!(
+                    "local-member-id" = member,
+                    "requested-member-id" = hex(change.id()),
+                    "error" = error.text(),
+                    "{refusal}"
+                );
+            }
+        }
+        Note::ChangeInvalid { id, error } => tracing::error!(
             "local-member-id" = member,
             "requested-member-id" = hex(*id),
             "error" = error.text(),
-            "rejecting a change of membership"
+            "Validation on configuration change failed"
         ),
         Note::Published => tracing::info!(
             "local-member-id" = member,
@@ -162,5 +201,29 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
                 "finished scheduled compaction"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_that_protect_the_quorum_have_etcd_s_words_and_others_none() {
+        let (add, remove) = (
+            MemberChange::Add(Default::default()),
+            MemberChange::Remove(1),
+        );
+        let said = |change, error| refusal(change, error).unwrap_or_default();
+        assert!(
+            said(&add, Error::Unhealthy)
+                .ends_with("majority peers, reconfigure breaks active quorum")
+        );
+        assert!(
+            said(&remove, Error::Unhealthy)
+                .ends_with("all peers, reconfigure breaks active quorum")
+        );
+        // A follower passes the request on to the leader.
+        assert_eq!(refusal(&MemberChange::Promote(1), Error::NotLeader), None);
     }
 }

@@ -166,7 +166,7 @@ impl<T> Member<T> {
                 Ok(Answer::Nothing)
             }
             Verdict::Refused(error) => {
-                self.effects.notes.push(Note::ChangeRefused { id, error });
+                self.effects.notes.push(Note::ChangeInvalid { id, error });
                 Err(error)
             }
         };

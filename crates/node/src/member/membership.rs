@@ -34,7 +34,8 @@ pub enum MemberChange {
 }
 
 impl MemberChange {
-    fn id(&self) -> u64 {
+    /// Whose membership it changes.
+    pub fn id(&self) -> u64 {
         match self {
             MemberChange::Add(member) => member.id,
             MemberChange::Remove(id)
@@ -88,8 +89,10 @@ impl<T> Member<T> {
     /// it was not proposed.
     pub fn change_membership(&mut self, change: &MemberChange, token: T) {
         if let Err(error) = self.check_change(change) {
-            let id = change.id();
-            self.effects.notes.push(Note::ChangeRefused { id, error });
+            let change = change.clone();
+            self.effects
+                .notes
+                .push(Note::ChangeRefused { change, error });
             self.effects.replies.push((token, Reply::Failed(error)));
             return;
         }

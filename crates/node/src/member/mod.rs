@@ -221,8 +221,15 @@ pub enum Note {
         /// Its peer URLs.
         peer_urls: Vec<String>,
     },
-    /// A change of membership was refused, when it was asked for or when it was applied.
+    /// A change of membership was not proposed.
     ChangeRefused {
+        /// Which.
+        change: MemberChange,
+        /// Why.
+        error: api::Error,
+    },
+    /// A change of membership was found invalid when it was applied.
+    ChangeInvalid {
         /// Whose.
         id: u64,
         /// Why.
