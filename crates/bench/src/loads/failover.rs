@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = 256;
 /// The median over several kills.
 pub fn failover(setting: &Setting<'_>) -> io::Result<Run> {
     let mut cluster = setting.start_cluster()?;
-    let kills = setting.size(9, 5);
+    let kills = setting.size(15, 5);
     let times = (0..kills)
         .map(|_| kill_leader(&mut cluster))
         .collect::<io::Result<Vec<Duration>>>()?;
