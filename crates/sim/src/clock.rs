@@ -15,6 +15,8 @@ pub struct Clock {
     /// The simulation's time when it had `base_us`.
     since_us: u64,
     base_us: u64,
+    /// The latest time that it has shown before it was last set.
+    latest_us: u64,
 }
 
 impl Clock {
@@ -24,6 +26,7 @@ impl Clock {
             rate_ppm,
             since_us: now_us,
             base_us: 0,
+            latest_us: 0,
         }
     }
 
@@ -37,8 +40,14 @@ impl Clock {
         self.micros(now_us) / 1000
     }
 
+    /// The latest time that it has shown, in microseconds.
+    pub fn latest_micros(&self, now_us: u64) -> u64 {
+        self.latest_us.max(self.micros(now_us))
+    }
+
     /// Sets it ahead, or back to what it showed a while ago.
     pub fn jump(&mut self, now_us: u64, by_us: i64) {
+        self.latest_us = self.latest_micros(now_us);
         self.base_us = self.micros(now_us).saturating_add_signed(by_us);
         self.since_us = now_us;
     }
@@ -71,5 +80,6 @@ mod tests {
         assert_eq!(clock.real_micros(100), 200);
         clock.jump(8_000_000, -1_000_000);
         assert_eq!(clock.millis(8_000_000), 2000);
+        assert_eq!(clock.latest_micros(8_000_000), 3_000_000);
     }
 }

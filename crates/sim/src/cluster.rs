@@ -4,6 +4,7 @@
 //! else moves time or draws randomness. So a seed replays exactly.
 
 use crate::client::{Asker, Client};
+pub use crate::counts::Counts;
 use crate::history::{History, OpId, Outcome};
 use crate::keeper::Keeper;
 use crate::machine::{Machine, Work};
@@ -119,31 +120,6 @@ pub struct Cluster {
     /// Up to where the ledger was read.
     pub(crate) read_up_to: u64,
     pub(crate) counts: Counts,
-}
-
-/// What a run went through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Processes that died.
-    pub deaths: u64,
-    /// Terms that had a leader.
-    pub terms: u64,
-    /// Entries committed.
-    pub committed: u64,
-    /// Operations of clients.
-    pub operations: u64,
-    /// Those among them that were answered.
-    pub answered: u64,
-    /// Events that watchers were told of.
-    pub told: u64,
-    /// Leases that ended for being due.
-    pub expired: u64,
-    /// Renewals.
-    pub renewed: u64,
-    /// Snapshots sent to members that lagged.
-    pub snapshots: u64,
-    /// Comparisons of two members.
-    pub compared: u64,
 }
 
 /// Ids of clients' requests begin here, beyond any that a member draws.

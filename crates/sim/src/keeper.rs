@@ -138,7 +138,7 @@ impl Cluster {
         let renewal = member.lessor().renew(lease, now_ms);
         self.trace.event(
             now_us,
-            format_args!("{slot} keeps lease {lease:x} alive: {renewal:?}"),
+            format_args!("{slot} keeps lease {lease:x} alive at its {now_ms} ms: {renewal:?}"),
         );
         if let Renewal::Renewed { ttl_s, .. } = renewal {
             self.counts.renewed += 1;

@@ -8,6 +8,7 @@
 mod client;
 mod clock;
 pub mod cluster;
+mod counts;
 mod history;
 mod keeper;
 mod life;

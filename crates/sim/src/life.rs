@@ -87,7 +87,11 @@ impl Cluster {
             return Ok(());
         }
         let found = log_on(slot, &*self.machines[slot].disk)?;
-        self.durable[slot].restarts(found.as_ref())?;
+        let judged = self.durable[slot].restarts(found.as_ref());
+        judged.map_err(|violation| Violation {
+            what: format!("member {slot}: {}", violation.what),
+            ..violation
+        })?;
         let log = found.map_or_else(MemberLog::default, |found| found.member_log());
         self.logs.starts(slot, log)?;
         self.ledger.starts(slot);

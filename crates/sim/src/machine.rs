@@ -288,11 +288,11 @@ impl Machine {
         }
     }
 
-    /// What its clock shows.
+    /// What its clock has shown at the latest: members take no time for less than they had.
     pub fn reading(&self, now_us: u64) -> Reading {
         Reading {
             life: self.life,
-            micros: self.clock.micros(now_us),
+            micros: self.clock.latest_micros(now_us),
         }
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "it is a command-line tool")]
 
+use quorate_sim::cluster::Counts;
 use quorate_sim::oracle::Violation;
 use quorate_sim::run::{Outcome, run};
 use quorate_sim::sabotage::Sabotage;
@@ -149,7 +150,7 @@ fn run_all(options: &Options, go_on: impl Fn(&Outcome) -> bool + Sync) -> (usize
     let mut failed = 0;
     for outcome in outcomes.values() {
         if options.seeds.len() == 1 {
-            println!("{:?}, trace {:x}", outcome.counts, outcome.trace_hash);
+            println!("trace {:x}", outcome.trace_hash);
         }
         if let Some(violation) = &outcome.violation {
             failed += 1;
@@ -157,6 +158,11 @@ fn run_all(options: &Options, go_on: impl Fn(&Outcome) -> bool + Sync) -> (usize
             println!("    {}", replay(outcome.seed, options.sabotage));
         }
     }
+    let mut total = Counts::default();
+    outcomes
+        .values()
+        .for_each(|outcome| total.add(&outcome.counts));
+    println!("{total}");
     (outcomes.len() - failed, failed)
 }
 

@@ -163,7 +163,6 @@ impl Cluster {
             return Ok(());
         }
         let received = Received::open(&disk, &directories(), index, settings_of_store())?;
-        self.counts.snapshots += 1;
         self.take_input(slot, Input::Snapshot(Box::new((message, received))));
         Ok(())
     }
@@ -193,6 +192,11 @@ impl Cluster {
 
     /// Takes in what a member says of the membership.
     pub(crate) fn hear_of_members(&mut self, note: &Note) {
+        match note {
+            Note::Adopted { .. } => self.counts.snapshots += 1,
+            Note::MemberAdded { .. } | Note::MemberRemoved { .. } => self.counts.changes += 1,
+            _ => {}
+        }
         if let Note::MemberAdded { id, .. } = note
             && let Some(slot) = self.slot_of(*id)
             && !std::mem::replace(&mut self.machines[slot].added, true)

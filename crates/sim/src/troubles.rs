@@ -131,7 +131,14 @@ impl Cluster {
             }
             Trouble::ClockJump => {
                 let by_us = self.random.below(6_000_000) as i64 - 1_500_000;
-                self.machines[slot].clock.jump(now_us, by_us);
+                let clock = &mut self.machines[slot].clock;
+                let before_ms = clock.millis(now_us);
+                clock.jump(now_us, by_us);
+                let after_ms = clock.millis(now_us);
+                self.trace.event(
+                    now_us,
+                    format_args!("clock of {slot} goes from {before_ms} to {after_ms} ms"),
+                );
             }
             Trouble::Defragment => {
                 if runs {
@@ -147,6 +154,7 @@ impl Cluster {
                 if runs {
                     let to = self.random.below(self.machines.len() as u64) as Slot;
                     let to = self.machines[to].id;
+                    self.counts.transfers += u64::from(self.machines[slot].running().led.is_some());
                     self.later(slot, 0, Work::Input(Input::Transfer(to)));
                 }
             }

@@ -6,7 +6,7 @@ use super::{Violation, ensure};
 use quorate_node::disk::Disk;
 use quorate_node::raft::{AppendJob, Entry, HardState};
 use quorate_node::wal::walpb::RecordType;
-use quorate_node::wal::{Next, Reader, WalError, raftpb, snapshot_records, walpb};
+use quorate_node::wal::{Next, Reader, WalError, raftpb, snapshot_records};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
@@ -60,21 +60,10 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<OnDisk>, WalError> {
                 let state = raftpb::decode_hard_state(&record.data);
                 found.state = state.expect("its checksum was right");
             }
-            Some(RecordType::Snapshot) => {
-                let at = walpb::decode_snapshot(&record.data);
-                let at = at.expect("its checksum was right");
-                // What is below it may be gone, and what follows joins it.
-                if found
-                    .entries
-                    .last_key_value()
-                    .is_none_or(|(last, _)| *last < at.index)
-                {
-                    found.entries.clear();
-                }
-            }
-            Some(RecordType::Metadata | RecordType::Crc) | None => {}
+            Some(RecordType::Snapshot | RecordType::Metadata | RecordType::Crc) | None => {}
         }
     }
+    // Of the snapshot records, those count that are committed; they cover what is below them.
     let newest = snapshot_records(disk, dir)?
         .into_iter()
         .max_by_key(|record| record.index);
@@ -180,9 +169,13 @@ impl DurableLog {
         Err(Violation {
             oracle: NAME,
             what: format!(
-                "a log that ends at {:?} was found, one that ends at {:?} acknowledged",
+                "a log above {:?} that ends at {:?} was found, one above {} that ends at {:?} \
+                 acknowledged, with {} jobs behind it",
+                found.snapshot,
                 ends(found.entries.last_key_value().map(|(i, e)| (i, e.0.term))),
+                self.base,
                 ends(self.entries.last_key_value().map(|(i, e)| (i, e.term))),
+                self.waiting.len()
             ),
         })
     }

@@ -3,6 +3,7 @@
 //! The ones about consensus look at every step; those about clients judge the whole history once the
 //! run has ended. A checker knows nothing of the others, and none uses the code that it checks.
 
+pub mod acknowledged;
 pub mod agreement;
 pub mod committed;
 pub mod durable_log;
