@@ -14,6 +14,8 @@ use quorate_node::store::range::{Kvs, range};
 
 /// Time in which a cluster without trouble must come to agree, in microseconds.
 const SETTLE_US: u64 = 60_000_000;
+/// Pause before a member is asked again, in microseconds.
+const PAUSE_US: u64 = 500_000;
 /// How often a member is asked before it counts as one that does not serve.
 const ROUNDS: usize = 4;
 /// The oracle that wants progress.
@@ -37,19 +39,24 @@ impl Cluster {
                 all.clone()
                     .all(|probe| cluster.history.has_returned(*probe))
             })?;
-            let outcome = |probe: &OpId| self.history.operations()[*probe].outcome.clone();
-            let served =
-                |probe: &OpId| matches!(outcome(probe), Outcome::Written(_) | Outcome::Read { .. });
+            let operations = self.history.operations();
+            let served = |probe: &OpId| {
+                let outcome = &operations[*probe].outcome;
+                matches!(outcome, Outcome::Written(_) | Outcome::Read { .. })
+            };
+            told.clear();
             waiting.clear();
             for (slot, probes) in probes {
                 if !probes.iter().all(served) {
                     waiting.push(slot);
-                    told.extend(probes.iter().map(outcome));
+                    let failed = probes.iter().filter(|probe| !served(probe));
+                    told.extend(failed.map(|probe| operations[*probe].outcome.clone()));
                 }
             }
             if waiting.is_empty() {
                 break;
             }
+            self.pass(PAUSE_US)?;
         }
         ensure!(
             waiting.is_empty(),
@@ -77,6 +84,15 @@ impl Cluster {
         [write, read].map(|asked| self.ask(Asker::Probe, slot, asked))
     }
 
+    /// Lets time go on.
+    fn pass(&mut self, for_us: u64) -> Result<(), Violation> {
+        let until_us = self.now_us() + for_us;
+        while self.now_us() < until_us {
+            self.happen()?;
+        }
+        Ok(())
+    }
+
     fn until(
         &mut self,
         what: &str,
@@ -84,10 +100,7 @@ impl Cluster {
     ) -> Result<(), Violation> {
         let deadline_us = self.now_us() + SETTLE_US;
         while !done(self) {
-            let next_us = self.now_us() + 20_000;
-            while self.now_us() < next_us {
-                self.happen()?;
-            }
+            self.pass(20_000)?;
             if self.now_us() > deadline_us {
                 let standings = (0..self.machines.len()).map(|slot| {
                     let Some(process) = &self.machines[slot].process else {
