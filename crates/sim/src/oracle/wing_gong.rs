@@ -85,11 +85,14 @@ fn some_order_passes(history: &History) -> bool {
     })
 }
 
+/// Whether writes in this order explain the history.
+type Passes<'a> = dyn FnMut(&[(u64, Request)]) -> bool + 'a;
+
 /// Tries every sequence of distinct items; whether one passes.
 fn orders(
     left: &[(u64, Request)],
     chosen: &mut Vec<(u64, Request)>,
-    passes: &mut dyn FnMut(&[(u64, Request)]) -> bool,
+    passes: &mut Passes<'_>,
 ) -> bool {
     if passes(chosen) {
         return true;
