@@ -216,8 +216,11 @@ impl LogStage {
             .and_then(|()| self.wal.save_snapshot_record(&record))
             .and_then(|_| {
                 fail_point!("raftAfterSaveSnap");
-                self.wal.append(job.hard_state.as_ref(), &job.entries)
-            });
+                // The record counts once the state that commits it is there: no entry of what
+                // follows it may be there earlier.
+                self.wal.append(job.hard_state.as_ref(), &[])
+            })
+            .and_then(|_| self.wal.append(None, &job.entries));
         match stored {
             Ok(_) => {}
             Err(error @ WalError::StorageFull { .. }) => {
@@ -276,5 +279,113 @@ impl LogStage {
     /// Makes all durable and lets go of the files.
     pub fn close(self) -> Result<(), Error> {
         Ok(self.wal.close()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_disk::Mode;
+    use quorate_disk::faulty::{FaultyDisk, Stop};
+    use quorate_raft::{ConfState, Entry, EntryKind, HardState, SnapshotMetadata};
+    use quorate_wal::{Options, snapshot_records};
+    use std::path::Path;
+
+    const SNAPSHOT: u64 = 20;
+    const OPTIONS: Options = Options {
+        segment_bytes: 64 * 1024,
+        unsafe_no_sync: false,
+    };
+
+    fn entries(term: u64, indexes: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
+        let entry = |index| Entry {
+            term,
+            index,
+            kind: EntryKind::Normal,
+            data: vec![index as u8; 300].into(),
+        };
+        indexes.map(entry).collect()
+    }
+
+    fn state(term: u64, commit: u64) -> HardState {
+        HardState {
+            term,
+            vote: 1,
+            commit,
+        }
+    }
+
+    /// A stage over a log of entries 1 to `last` of term 1, and a snapshot of term 2 on its way to it.
+    fn stage(disk: &FaultyDisk, last: u64) -> LogStage {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let (wal_dir, snap_dir) = (Path::new("/wal"), Path::new("/snap"));
+        disk.create_dir_all(snap_dir).unwrap();
+        let mut wal = Wal::create(&disk, wal_dir, b"who", OPTIONS).unwrap();
+        wal.append(Some(&state(1, 3)), &entries(1, 1..=last))
+            .unwrap();
+        wal.sync().unwrap();
+        let received = snap::database_path(snap_dir, SNAPSHOT);
+        let file = disk.open(&received, Mode::CreateNew).unwrap();
+        file.sync_all().unwrap();
+        disk.sync_dir(snap_dir).unwrap();
+        let database = snap_dir.join("db");
+        let mut stage = LogStage::new(wal, disk, snap_dir.into(), database, 2, 2);
+        let metadata = SnapshotMetadata {
+            conf_state: ConfState {
+                voters: vec![1],
+                ..Default::default()
+            },
+            index: SNAPSHOT,
+            term: 2,
+        };
+        stage.push(LogJob::Append(AppendJob {
+            entries: entries(2, SNAPSHOT + 1..=SNAPSHOT + 8),
+            hard_state: Some(state(2, SNAPSHOT)),
+            snapshot: Some(Snapshot {
+                data: Default::default(),
+                metadata,
+            }),
+            must_sync: true,
+            responses: Vec::new(),
+        }));
+        stage
+    }
+
+    /// The newest committed snapshot record, and the entries behind it.
+    fn found(disk: &FaultyDisk) -> (u64, Vec<Entry>) {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let records = snapshot_records(&*disk, Path::new("/wal")).unwrap();
+        let newest = records.into_iter().max_by_key(|r| r.index).unwrap();
+        let opened = Wal::open(&disk, Path::new("/wal"), &newest, OPTIONS);
+        (newest.index, opened.unwrap().1.entries)
+    }
+
+    #[test]
+    fn a_crash_while_a_snapshot_is_stored_leaves_the_log_of_before_or_of_after() {
+        // A log that ends before the snapshot, and one with entries that the snapshot contradicts.
+        for last in [3, 25] {
+            for call in 1.. {
+                let mut over = false;
+                for stop in [Stop::Before, Stop::After] {
+                    let disk = FaultyDisk::new(call);
+                    let mut stage = stage(&disk, last);
+                    disk.stop_at(disk.counts().calls + call, stop);
+                    over = stage.step().is_ok();
+                    for crash in 0..20 {
+                        let disk = disk.crash(crash);
+                        let (index, entries) = found(&disk);
+                        let old = index == 0 && entries.len() as u64 == last;
+                        let new = entries.iter().all(|e| e.term == 2 && e.index > SNAPSHOT);
+                        assert!(
+                            old || index == SNAPSHOT && new,
+                            "call {call} {stop:?} crash {crash}: above {index} {entries:?}"
+                        );
+                    }
+                }
+                if over {
+                    break;
+                }
+            }
+        }
     }
 }

@@ -59,6 +59,8 @@ struct Gathered {
     entries: Vec<Entry>,
     found: bool,
     newest_snapshot: u64,
+    /// Term of the entry that stands where the log is opened at, if one does.
+    term_at_start: Option<u64>,
 }
 
 impl Wal {
@@ -87,6 +89,7 @@ impl Wal {
             entries: Vec::new(),
             found: false,
             newest_snapshot: 0,
+            term_at_start: None,
         };
         let torn = loop {
             match reader.next()? {
@@ -189,7 +192,11 @@ impl Gathered {
             RecordType::Entry => {
                 let entry = decode_entry(&located.record.data)
                     .map_err(|error| reader.damaged(&located, error))?;
-                if entry.index > at.index {
+                if entry.index <= at.index {
+                    // What stands behind an entry that is replaced goes with it.
+                    self.term_at_start = (entry.index == at.index).then_some(entry.term);
+                    self.entries.clear();
+                } else {
                     let place = entry.index - at.index - 1;
                     if place > self.entries.len() as u64 {
                         let last = at.index + self.entries.len() as u64;
@@ -209,7 +216,13 @@ impl Gathered {
             RecordType::Metadata => check_metadata(reader, &located, &mut self.metadata)?,
             RecordType::Snapshot => {
                 let snapshot = snapshot_of(reader, &located)?;
-                self.found |= matches_start(&snapshot, at)?;
+                if matches_start(&snapshot, at)? {
+                    self.found = true;
+                    // A received snapshot that the log did not lead to took its place.
+                    if self.term_at_start != Some(at.term) {
+                        self.entries.clear();
+                    }
+                }
                 self.newest_snapshot = self.newest_snapshot.max(snapshot.index);
             }
             RecordType::Crc => {}
