@@ -8,6 +8,8 @@
 pub enum Kind {
     /// Any text.
     Text,
+    /// One of these; a wrong one is named in the answer.
+    OneOf(&'static [&'static str]),
     /// true or false; true where it is given without a value.
     Bool,
     /// A whole number.
@@ -58,7 +60,7 @@ const fn flag(
     }
 }
 
-use Kind::{Bool, Duration, Number, Text};
+use Kind::{Bool, Duration, Number, OneOf, Text};
 use Support::{Moot, NotYet, Served};
 
 const ONE_FREELIST: Support = Moot("free pages are found at start and kept in memory");
@@ -410,7 +412,7 @@ pub const FLAGS: &[Flag] = &[
     ),
     flag(
         "v2-deprecation",
-        Text,
+        OneOf(&["gone", "write-only", "write-only-drop-data"]),
         "write-only",
         Moot("there is no v2 API"),
         "stage of the v2 API's removal",

@@ -138,7 +138,7 @@ fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 fn describe(out: &mut String, flag: &Flag) {
     let takes = match flag.kind {
-        Kind::Text => " TEXT",
+        Kind::Text | Kind::OneOf(_) => " TEXT",
         Kind::Bool => "[=true|false]",
         Kind::Number => " NUMBER",
         Kind::Duration => " DURATION",

@@ -248,7 +248,7 @@ fn is_default(flag: &Flag, value: &str) -> bool {
     match flag.kind {
         Kind::Bool => values::parse_bool(value) == values::parse_bool(flag.default),
         Kind::Duration => parse_duration_ns(value) == parse_duration_ns(flag.default),
-        Kind::Text | Kind::Number => value == flag.default,
+        Kind::Text | Kind::OneOf(_) | Kind::Number => value == flag.default,
     }
 }
 

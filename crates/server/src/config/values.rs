@@ -6,23 +6,22 @@ use super::flags::{Flag, Kind};
 pub fn check(flag: &Flag, value: &str) -> Result<(), String> {
     let fits = match flag.kind {
         Kind::Text => true,
+        Kind::OneOf(values) => values.contains(&value),
         Kind::Bool => parse_bool(value).is_some(),
         Kind::Number => value.parse::<i64>().is_ok(),
         Kind::Duration => parse_duration_ns(value).is_some(),
     };
     if fits {
-        Ok(())
-    } else if flag.kind == Kind::Bool {
-        Err(format!(
-            "invalid boolean value \"{value}\" for -{}: parse error",
-            flag.name
-        ))
-    } else {
-        Err(format!(
-            "invalid value \"{value}\" for flag -{}: parse error",
-            flag.name
-        ))
+        return Ok(());
     }
+    let name = flag.name;
+    Err(match flag.kind {
+        Kind::Bool => format!("invalid boolean value \"{value}\" for -{name}: parse error"),
+        Kind::OneOf(_) => {
+            format!("invalid value \"{value}\" for flag -{name}: invalid value \"{value}\"")
+        }
+        _ => format!("invalid value \"{value}\" for flag -{name}: parse error"),
+    })
 }
 
 /// Go's strconv.ParseBool.
@@ -82,6 +81,15 @@ pub fn parse_duration_ns(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_that_is_none_of_the_allowed_is_named() {
+        let flag = crate::config::flags::find("v2-deprecation").expect("it is a flag");
+        assert_eq!(check(flag, "gone"), Ok(()));
+        let refused =
+            r#"invalid value "not-yet" for flag -v2-deprecation: invalid value "not-yet""#;
+        assert_eq!(check(flag, "not-yet"), Err(refused.to_owned()));
+    }
 
     #[test]
     fn durations_as_go_reads_them() {
