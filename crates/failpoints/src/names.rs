@@ -38,7 +38,7 @@
 /// | `raftBeforeFollowerSend` | before a follower's messages go to the transport | any write |
 /// | `raftBeforeLeaderSend` | before a leader's messages go to the transport, none as well; what goes to the log may be on its way | any write |
 /// | `raftBeforeSaveSnap` | before the `.snap` file of a received snapshot | a snapshot for a member that lags |
-/// | `raftBeforeSave` | before something goes to the log, in the member's loop, which etcd's holds up as well | any write |
+/// | `raftBeforeSave` | before something goes to the log or to others, in the member's loop, which etcd's holds up as well | any write |
 /// | `raftBeforeWALSaveSnaphot` | between the `.snap` file of an own snapshot and its record | writes, as many as lie between snapshots |
 /// | `raftDropHeartbeat` | where a stream's messages are read; a value drops them | a member that hears of another |
 /// | `snapDBDirSyncError` | where `snapDBRenameBeforeDirSync` is; a value is what the directory's sync fails with | a snapshot for a member that lags |

@@ -372,10 +372,10 @@ impl MemberLoop {
             let index = self.member.view().applied_index;
             self.send_commit(CommitJob::Replace(db, index));
         }
+        fail_point!("raftBeforeSave", if !log.is_empty() || !messages.is_empty());
         if !log.is_empty()
             && let Some(sender) = &self.log
         {
-            fail_point!("raftBeforeSave");
             // The thread ends only after it has told why.
             let _ended = sender.send(log);
         }
