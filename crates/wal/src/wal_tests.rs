@@ -535,6 +535,37 @@ fn a_log_begun_and_not_renamed_is_begun_again() {
 }
 
 #[test]
+fn what_stands_behind_a_replaced_entry_goes_with_it() {
+    let (_, disk) = disk();
+    let mut wal = Wal::create(&disk, dir(), METADATA, small()).unwrap();
+    let old: Vec<Entry> = (1..=9).map(|index| entry(1, index, 10)).collect();
+    wal.append(Some(&state(1, 2)), &old).unwrap();
+    // Another leader's entries, up to where a snapshot will be.
+    let new: Vec<Entry> = (3..=5).map(|index| entry(2, index, 10)).collect();
+    wal.append(Some(&state(2, 5)), &new).unwrap();
+    assert!(wal.save_snapshot_record(&at(5, 2)).unwrap());
+    drop(wal);
+    let (_, recovered) = Wal::open(&disk, dir(), &at(5, 2), small()).unwrap();
+    assert_eq!(recovered.entries, []);
+
+    // A snapshot of what is in the log leaves what is behind it.
+    let (mut wal, _) = Wal::open(&disk, dir(), &at(5, 2), small()).unwrap();
+    wal.append(Some(&state(2, 6)), &[entry(2, 6, 10), entry(2, 7, 10)])
+        .unwrap();
+    assert!(wal.save_snapshot_record(&at(6, 2)).unwrap());
+    drop(wal);
+    let (mut wal, recovered) = Wal::open(&disk, dir(), &at(6, 2), small()).unwrap();
+    assert_eq!(recovered.entries, [entry(2, 7, 10)]);
+
+    // One that the log did not lead to takes its place.
+    wal.append(Some(&state(3, 7)), &[]).unwrap();
+    assert!(wal.save_snapshot_record(&at(7, 3)).unwrap());
+    drop(wal);
+    let (_, recovered) = Wal::open(&disk, dir(), &at(7, 3), small()).unwrap();
+    assert_eq!(recovered.entries, []);
+}
+
+#[test]
 fn no_space_for_a_batch_leaves_the_log_as_it_was() {
     for spare in [0, 4096, 8192] {
         let (faulty, disk) = disk();
