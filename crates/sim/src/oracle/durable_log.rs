@@ -6,7 +6,7 @@ use super::{Violation, ensure};
 use quorate_node::disk::Disk;
 use quorate_node::raft::{AppendJob, Entry, HardState};
 use quorate_node::wal::walpb::RecordType;
-use quorate_node::wal::{Next, Reader, WalError, raftpb, snapshot_records};
+use quorate_node::wal::{Next, Reader, WalError, raftpb, snapshot_records, walpb};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
@@ -47,7 +47,14 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<OnDisk>, WalError> {
     if !quorate_node::wal::exists(disk, dir)? {
         return Ok(None);
     }
-    let mut found = OnDisk::default();
+    // Of the snapshot records, those count that are committed; they cover what is below them.
+    let newest = snapshot_records(disk, dir)?
+        .into_iter()
+        .max_by_key(|record| record.index);
+    let mut found = OnDisk {
+        snapshot: newest.map_or((0, 0), |record| (record.index, record.term)),
+        ..OnDisk::default()
+    };
     let mut reader = Reader::open_all(disk, dir)?;
     while let Next::Record(located) = reader.next()? {
         let record = located.record;
@@ -60,14 +67,18 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<OnDisk>, WalError> {
                 let state = raftpb::decode_hard_state(&record.data);
                 found.state = state.expect("its checksum was right");
             }
-            Some(RecordType::Snapshot | RecordType::Metadata | RecordType::Crc) | None => {}
+            Some(RecordType::Snapshot) => {
+                let at = walpb::decode_snapshot(&record.data);
+                let at = at.expect("its checksum was right");
+                let term = found.entries.get(&at.index).map(|(logged, _)| logged.term);
+                // One that the log did not lead to takes its place.
+                if (at.index, at.term) == found.snapshot && term != Some(at.term) {
+                    found.entries.clear();
+                }
+            }
+            Some(RecordType::Metadata | RecordType::Crc) | None => {}
         }
     }
-    // Of the snapshot records, those count that are committed; they cover what is below them.
-    let newest = snapshot_records(disk, dir)?
-        .into_iter()
-        .max_by_key(|record| record.index);
-    found.snapshot = newest.map_or((0, 0), |record| (record.index, record.term));
     Ok(Some(found))
 }
 

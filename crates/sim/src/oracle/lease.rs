@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// The checker's name.
 pub const NAME: &str = "lease";
 
+/// A member looks at its clock from time to time, and may have seen less than it has shown.
+const SLACK_US: u64 = 50_000;
+
 /// What a member's clock shows: which start of the member it belongs to, and microseconds since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -82,8 +85,7 @@ impl Leases {
             Some(then) if then.life == now.life => now.micros.saturating_sub(then.micros),
             _ => now.micros,
         };
-        // The member's clock has whole milliseconds.
-        let owed_us = renewal.ttl_s as u64 * 1_000_000 - 1_000;
+        let owed_us = renewal.ttl_s as u64 * 1_000_000 - SLACK_US;
         ensure!(
             renewal.at_us <= proposal.at_us && passed_us >= owed_us,
             NAME,
