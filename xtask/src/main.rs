@@ -32,6 +32,7 @@ usage: cargo xtask COMMAND
               rolling           members of etcd become members of quorate one by one, and back
     options:  --run REGEX       only the tests that match, as go test -run takes it
               --listed          only the tests of conformance/passing/SUITE.txt
+              --part NAME       only the tests of conformance/passing/NAME.txt
               --update          add tests that pass to that list
               --real NAMES      binaries to leave real (default: etcdctl,etcdutl)
               --server FILE     the server to test, instead of building it

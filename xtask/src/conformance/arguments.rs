@@ -108,6 +108,8 @@ pub struct Arguments {
     pub pattern: Option<String>,
     /// Only the listed tests.
     pub listed: bool,
+    /// Only those of another list, which is a part of the suite's.
+    pub part: Option<String>,
     /// Add what passes to the list.
     pub update: bool,
     /// Which of [`NAMES`] are left real.
@@ -146,6 +148,7 @@ impl Arguments {
             suite,
             pattern: None,
             listed: false,
+            part: None,
             update: false,
             real: vec!["etcdctl".to_owned(), "etcdutl".to_owned()],
             server: None,
@@ -178,6 +181,7 @@ impl Arguments {
             match option {
                 "--run" => parsed.pattern = Some(value()?),
                 "--listed" => parsed.listed = true,
+                "--part" => parsed.part = Some(value()?),
                 "--update" => parsed.update = true,
                 "--real" => parsed.real = names(&value()?)?,
                 "--server" => {
@@ -200,8 +204,14 @@ impl Arguments {
                 other => return Err(usage(format!("unknown option {other}"))),
             }
         }
-        if parsed.listed && parsed.pattern.is_some() {
-            return Err(usage("--listed and --run exclude each other".to_owned()));
+        let selections = [
+            parsed.listed,
+            parsed.pattern.is_some(),
+            parsed.part.is_some(),
+        ];
+        if selections.into_iter().filter(|given| *given).count() > 1 {
+            let what = "--listed, --part and --run exclude each other";
+            return Err(usage(what.to_owned()));
         }
         parsed.check()?;
         if suite == Suite::Raft && arguments.len() > 1 {
@@ -215,7 +225,7 @@ impl Arguments {
         let suite = self.suite;
         let refusals = [
             (
-                (self.listed || self.update) && !suite.has_list(),
+                (self.listed || self.update || self.part.is_some()) && !suite.has_list(),
                 "has no list: all of it must pass",
             ),
             (

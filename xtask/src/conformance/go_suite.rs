@@ -34,10 +34,10 @@ pub struct Program {
 pub fn run(arguments: &Arguments, binaries: &Binaries) -> Result<(), Error> {
     let suite = arguments.suite;
     let mut passing = Passing::read(&arguments.list())?;
-    let text = if arguments.listed {
-        Some(passing.pattern())
-    } else {
-        arguments.pattern.clone()
+    let text = match &arguments.part {
+        Some(part) => Some(Passing::read(part)?.pattern()),
+        None if arguments.listed => Some(passing.pattern()),
+        None => arguments.pattern.clone(),
     };
     let pattern = text.as_deref().map(Pattern::new).transpose()?;
     let program = Program::build(suite, None)?;
