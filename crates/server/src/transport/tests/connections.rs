@@ -85,36 +85,6 @@ async fn a_silent_peer_is_pinged_and_then_left() {
 }
 
 #[tokio::test]
-async fn a_silent_peer_that_answers_pings_is_pinged_again() {
-    // Patience far beyond what a loaded machine delays an answer by.
-    let keepalive = Keepalive {
-        interval: Duration::from_millis(10),
-        timeout: Duration::from_secs(60),
-        ..Keepalive::default()
-    };
-    let server = Server::with(Limits {
-        keepalive,
-        ..Limits::default()
-    });
-    let mut socket = raw(&server).await;
-    for _ in 0..3 {
-        // Past what the server says of its settings to the next ping.
-        let payload = loop {
-            let mut head = [0; 9];
-            socket.read_exact(&mut head).await.unwrap();
-            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-            let mut payload = vec![0; len];
-            socket.read_exact(&mut payload).await.unwrap();
-            if head[3..5] == [6, 0] {
-                break payload;
-            }
-        };
-        let answer = [&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &payload].concat();
-        socket.write_all(&answer).await.unwrap();
-    }
-}
-
-#[tokio::test]
 async fn the_limit_of_streams_is_announced_and_kept() {
     let server = Server::with(Limits {
         streams_max: 3,
