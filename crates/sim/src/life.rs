@@ -55,15 +55,32 @@ impl Cluster {
     pub(crate) fn die(&mut self, slot: Slot) {
         let now_us = self.now_us();
         self.trace.event(now_us, format_args!("{slot} is gone"));
+        // Databases on their way in: their senders see the connection break.
+        let mut broken = Vec::new();
+        let mut drop_work = |work: &Work| {
+            if let Work::Receive { from, message, .. } = work {
+                broken.push((*from, message.to));
+            }
+        };
         let machine = &mut self.machines[slot];
         machine.process = None;
-        machine.deferred.clear();
+        machine.deferred.drain(..).for_each(|work| drop_work(&work));
         machine.paused = false;
         machine.cut_in_call = false;
         self.counts.deaths += 1;
         // What was under way holds files open.
-        self.schedule
-            .retain(|event| !matches!(event, Event::Work { slot: at, .. } if *at == slot));
+        self.schedule.retain(|event| {
+            let Event::Work { slot: at, work, .. } = event else {
+                return true;
+            };
+            if *at == slot {
+                drop_work(work);
+            }
+            *at != slot
+        });
+        for (from, to) in broken {
+            self.snapshot_sent(from, to, false);
+        }
         self.connections_break(slot);
     }
 

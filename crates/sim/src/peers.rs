@@ -168,7 +168,7 @@ impl Cluster {
     }
 
     /// The sender hears what became of a database.
-    fn snapshot_sent(&mut self, from: (Slot, u64), to: u64, sent: bool) {
+    pub(crate) fn snapshot_sent(&mut self, from: (Slot, u64), to: u64, sent: bool) {
         let delay_us = self.random.around(1_000);
         let work = Work::Input(Input::SnapshotSent(to, sent));
         let (slot, life) = from;

@@ -70,7 +70,15 @@ impl Cluster {
                 from,
                 message,
                 database,
-            } => self.receive_snapshot(slot, from, message, &database),
+            } => {
+                let to = message.to;
+                let received = self.receive_snapshot(slot, from, message, &database);
+                if received.is_err() {
+                    // The process ends, and the connection with it.
+                    self.snapshot_sent(from, to, false);
+                }
+                received
+            }
             Work::OpenReceived(message) => self.open_received(slot, message),
             Work::Serve(operation) => {
                 self.serve(slot, operation);
