@@ -14,9 +14,12 @@
 
 mod contents;
 mod names;
+mod random;
 
 #[cfg(test)]
 mod tests;
+
+pub use random::Random;
 
 use crate::{Disk, File, Mode, View, memory};
 use contents::Contents;
@@ -34,25 +37,6 @@ const SECTOR_BYTES: u64 = 512;
 
 /// What [`Disk::free_bytes`] says while space is unlimited.
 const PLENTY_BYTES: u64 = 1 << 40;
-
-/// A source of randomness that a seed decides (splitmix64).
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which is at least 1.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// On which side of its effect a call stops the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +120,7 @@ impl FaultyDisk {
             names,
             files,
             locks: BTreeMap::new(),
-            random: Random(seed),
+            random: Random::new(seed),
             counts: Counts::default(),
             handles: 0,
             stop: None,
@@ -198,13 +182,13 @@ impl FaultyDisk {
     /// unsynced changes is there. This disk stays as it is.
     pub fn crash(&self, seed: u64) -> FaultyDisk {
         let state = lock(&self.state);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let names = state.names.crash(&mut random);
         let mut files = BTreeMap::new();
         for (&node, contents) in &state.files {
             files.insert(node, contents.crash(&mut random));
         }
-        FaultyDisk::with(names, files, random.next())
+        FaultyDisk::with(names, files, random.bits())
     }
 }
 

@@ -1,18 +1,20 @@
 //! Several members over a network without faults: they agree, one that was away catches up from the
 //! log or by a database, and the membership changes.
 
+#[allow(dead_code, reason = "the settings are wanted alone")]
+mod machine;
+
 use prost::Message as _;
 use quorate_api::etcdserverpb::{InternalRaftRequest, PutRequest, RequestHeader};
 use quorate_disk::Disk;
 use quorate_disk::faulty::FaultyDisk;
-use quorate_node::boot::{Boot, Directories, Join, boot};
+use quorate_node::boot::{Boot, Join, boot};
 use quorate_node::raft::{Message, MessageKind};
+use quorate_node::store::hash;
 use quorate_node::store::membership::Member as ClusterMember;
-use quorate_node::store::watch::{self, catch_up};
-use quorate_node::store::{hash, lease};
 use quorate_node::wal::snap;
 use quorate_node::{
-    CommitStage, Config, LogStage, Member, MemberChange, PeerChange, Proposal, Received, Reply,
+    CommitStage, LogStage, Member, MemberChange, PeerChange, Proposal, Received, Reply,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,62 +23,17 @@ const TICK_MS: u64 = 100;
 
 fn settings(name: &str, initial: &[&str]) -> Boot {
     let urls = |name: &str| vec![format!("http://{name}:2380")];
-    Boot {
-        directories: Directories {
-            data: "/data".into(),
-            wal: None,
-        },
-        member: Config {
-            member_id: 0,
-            cluster_id: 0,
-            name: name.into(),
-            client_urls: vec![format!("http://{name}:2379")],
-            tick_ms: TICK_MS,
-            election_ticks: 10,
-            strict_reconfiguration: true,
-            max_learners: 1,
-            advance_first_election: true,
-            snapshot_count: 20,
-            snapshot_catch_up: 5,
-            max_apply_gap: 5000,
-            max_proposals: 1000,
-            request_timeout_ms: 7000,
-            commit_interval_ms: 100,
-            commit_writes: 50,
-            commit_bytes_cap: 1 << 20,
-            compaction_rows: 10,
-            compaction_pause_ms: 0,
-        },
-        heartbeat_ticks: 1,
-        pre_vote: true,
-        initial_cluster: initial
-            .iter()
-            .map(|name| ((*name).to_owned(), urls(name)))
-            .collect(),
-        token: "etcd-cluster".into(),
-        join: None,
-        force_new_cluster: false,
-        store: quorate_node::store::Config {
-            quota_bytes: 0,
-            lease: lease::Config {
-                min_ttl_s: 2,
-                checkpoint_interval_ms: None,
-            },
-        },
-        watch: watch::Config {
-            progress_interval_ms: 600_000,
-            bounds: catch_up::Bounds {
-                rows: 100,
-                events: 10,
-                bytes: 1 << 20,
-            },
-        },
-        max_wals: 2,
-        max_snapshots: 2,
-        unsafe_no_fsync: false,
-        start_ms: 1,
-        seed: 7,
-    }
+    let initial = initial.iter().map(|name| ((*name).to_owned(), urls(name)));
+    let mut boot = Boot {
+        initial_cluster: initial.collect(),
+        ..machine::settings()
+    };
+    let member = &mut boot.member;
+    member.name = name.into();
+    member.client_urls = vec![format!("http://{name}:2379")];
+    member.commit_writes = 50;
+    member.compaction_rows = 10;
+    boot
 }
 
 struct Node {

@@ -5,8 +5,8 @@
 
 mod machine;
 
-use machine::{Machine, Model, Random, faulty};
-use quorate_disk::faulty::{FaultyDisk, Stop};
+use machine::{Machine, Model, faulty};
+use quorate_disk::faulty::{FaultyDisk, Random, Stop};
 use std::sync::Arc;
 
 /// Requests of the load.
@@ -19,7 +19,7 @@ struct Run {
 }
 
 fn script(seed: u64) -> Run {
-    let (mut random, mut model) = (Random(seed), Model::new());
+    let (mut random, mut model) = (Random::new(seed), Model::new());
     let (mut models, mut requests) = (Vec::new(), Vec::new());
     for _ in 0..REQUESTS {
         requests.push(model.draw(&mut random));
@@ -141,7 +141,7 @@ fn random_loads_crash_at_random_calls_and_crash_again() {
         let whole = faulty(seed);
         run(&whole, seed, &script);
         let calls = whole.counts().calls;
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let disk = faulty(seed);
         disk.stop_at(1 + random.below(calls), Stop::After);
         let acknowledged = run(&disk, seed, &script);
@@ -187,7 +187,7 @@ fn hashes_survive_restarts_and_compactions() {
 #[test]
 fn a_full_disk_refuses_writes_and_recovers() {
     for seed in 300..330 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let disk = faulty(seed);
         let mut machine = Machine::start(disk.clone(), seed).expect("an empty disk has space");
         let (mut model, mut acknowledged) = (Model::new(), Model::new());

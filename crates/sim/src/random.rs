@@ -1,35 +1,33 @@
-//! Randomness that a seed decides (splitmix64).
+//! Randomness that a seed decides.
 //!
 //! Invariant: what is drawn follows from the seed and the order of the calls alone, so each part of a
 //! run that must not disturb another has a source of its own ([`Random::fork`]).
 
+use quorate_node::disk::faulty;
+
 /// A source of randomness.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(faulty::Random);
 
 impl Random {
     /// The source of a seed.
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(faulty::Random::new(seed))
     }
 
     /// Sixty-four random bits.
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// Another source, which this one decides and no longer shares anything with.
     pub fn fork(&mut self) -> Random {
-        Random(self.next())
+        Random::new(self.next())
     }
 
     /// A number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 
     /// A number from `low` to `high`, both included.

@@ -120,7 +120,7 @@ fn sort_groups<'k>(places: &mut [Place], depth: usize, key: &impl Fn(&Place) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use quorate_disk::faulty::Random;
 
     fn check(keys: &[Vec<u8>]) {
         let mut places: Vec<Place> = (0..keys.len())

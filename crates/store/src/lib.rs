@@ -19,8 +19,6 @@ pub mod membership;
 pub mod mvcc;
 pub mod open;
 pub mod quota;
-#[cfg(test)]
-mod random;
 pub mod range;
 pub mod revision;
 pub mod rows;

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::commit::commit;
-use crate::random::Random;
 use crate::store::Applied;
 use crate::{Config, Store, lease, open};
 use prost::Message as _;
 use quorate_api::etcdserverpb::{DeleteRangeRequest, InternalRaftRequest, PutRequest};
 use quorate_api::mvccpb::KeyValue;
 use quorate_disk::faulty::FaultyDisk;
+use quorate_disk::faulty::Random;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -5,22 +5,9 @@ use crate::wal_tests::{METADATA, at, dir, disk, entry, small, state};
 use crate::walpb::Snapshot;
 use crate::{Next, Reader, Recovered, Wal, WalError, list_segments, purge, snapshot_records};
 use quorate_disk::Disk;
-use quorate_disk::faulty::{FaultyDisk, Stop};
+use quorate_disk::faulty::{FaultyDisk, Random, Stop};
 use quorate_raft::types::{Entry, HardState};
 use std::sync::Arc;
-
-/// A source of randomness for the scripts (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Record {
@@ -71,7 +58,7 @@ impl Model {
 
 /// Writes a log until the script ends or the disk gives up.
 fn run(disk: &Arc<dyn Disk>, seed: u64, model: &mut Model) -> Result<(), WalError> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut wal = Wal::create(disk, dir(), METADATA, small())?;
     model.created = true;
     let (mut term, mut index, mut commit) = (1, 0, 0);
@@ -299,7 +286,7 @@ fn snapshots_release_and_purging_keep_what_is_needed() {
 #[test]
 fn a_disk_that_fills_up_loses_nothing_acknowledged() {
     for seed in 0..40 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (faulty, disk_now) = disk();
         let mut wal = Wal::create(&disk_now, dir(), METADATA, small()).unwrap();
         let mut model = Model {

@@ -5,7 +5,7 @@ use quorate_api::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUni
 use quorate_api::etcdserverpb::request_op::Request;
 use quorate_api::etcdserverpb::*;
 use quorate_disk::Disk;
-use quorate_disk::faulty::FaultyDisk;
+use quorate_disk::faulty::{FaultyDisk, Random};
 use quorate_node::boot::{Boot, Directories, boot};
 use quorate_node::store::index::KeyRange;
 use quorate_node::store::lease;
@@ -14,23 +14,6 @@ use quorate_node::{CommitStage, Config, Error, LogStage, Member, Proposal, Reply
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// Deterministic pseudo-random numbers (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 pub fn settings() -> Boot {
     Boot {
@@ -123,7 +106,7 @@ impl Machine {
             log: booted.log,
             commit: CommitStage::new(booted.db, index),
             replies: BTreeMap::new(),
-            random: Random(seed),
+            random: Random::new(seed),
             next_id: 1 << 20,
             vacuums,
             slow_commits: false,

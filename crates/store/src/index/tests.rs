@@ -1,7 +1,7 @@
 //! The index against a model: every revision of every key in a BTreeMap.
 
 use super::*;
-use crate::random::Random;
+use quorate_disk::faulty::Random;
 use std::collections::BTreeMap;
 
 #[derive(Default)]

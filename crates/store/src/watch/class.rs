@@ -166,7 +166,7 @@ fn stab(intervals: &[Interval], key: &[u8], hit: &mut impl FnMut(usize)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use quorate_disk::faulty::Random;
 
     #[test]
     fn finds_what_a_walk_over_all_classes_finds() {

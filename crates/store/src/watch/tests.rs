@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::commit::commit;
-use crate::random::Random;
 use crate::store::Applied;
 use crate::{Config as StoreConfig, Store, lease, open};
 use prost::Message as _;
@@ -12,6 +11,7 @@ use quorate_api::etcdserverpb::{
 use quorate_api::mvccpb::Event;
 use quorate_bolt::Db;
 use quorate_disk::faulty::FaultyDisk;
+use quorate_disk::faulty::Random;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,16 +1,17 @@
-//! A small seeded generator for tests (splitmix64).
+//! Randomness that a seed decides (splitmix64): for the faulty disk, and for tests over it.
 
-/// Deterministic pseudo-random numbers.
+/// A source of randomness.
+#[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that always yields the same numbers for the same seed.
+    /// The source of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    /// Sixty-four random bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,8 +19,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound` (> 0).
+    /// A number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.bits() % bound
     }
 }
