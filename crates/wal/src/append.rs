@@ -410,7 +410,7 @@ fn is_zero(segment: &OpenSegment, start: u64, end: u64) -> std::io::Result<bool>
 
 /// Overwrites `start..end` of a segment with zeros.
 pub(crate) fn write_zeros(segment: &OpenSegment, start: u64, end: u64) -> std::io::Result<()> {
-    let zeros = vec![0; ZEROS_BYTES];
+    let zeros = vec![0; end.saturating_sub(start).min(ZEROS_BYTES as u64) as usize];
     let mut at = start;
     while at < end {
         let part = (end - at).min(ZEROS_BYTES as u64);
