@@ -173,7 +173,6 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
             (store, db) = adopt_received(&disk, &boot, &at)?;
         }
         let (mut wal, mut recovered) = Wal::open(&disk, &wal_dir, &at, wal_options)?;
-        drop_stale_tail(&mut recovered.entries, &at);
         let (member, cluster) =
             decode_metadata(&recovered.metadata).ok_or_else(|| Error::Inconsistent {
                 path: wal_dir.clone(),
@@ -227,18 +226,13 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
         storage.append(&recovered.entries);
         // A crash right after the log was made leaves one without its first entries. A member that
         // joined gets its first ones from the leader.
-        let first = initial_members(&boot).ok();
-        let unborn = last == 0
-            && hard_state.is_empty()
-            && first
-                .iter()
-                .flatten()
-                .any(|member| member.id == config.member_id);
+        let is_empty = last == 0 && hard_state.is_empty();
+        let first = is_empty.then(|| initial_members(&boot).ok()).flatten();
+        let is_own = |member: &ClusterMember| member.id == config.member_id;
         let raft = Raft::new(raft_config(&boot, &config, consistent), storage);
         let mut raft = raft.map_err(Error::Raft)?;
-        if unborn {
-            raft.bootstrap(first_peers(&initial_members(&boot)?))
-                .map_err(Error::Raft)?;
+        if let Some(members) = first.filter(|members| members.iter().any(is_own)) {
+            raft.bootstrap(first_peers(&members)).map_err(Error::Raft)?;
         }
         (wal, raft, at.index)
     } else if let Some(join) = &boot.join {
@@ -304,7 +298,7 @@ fn first_peers(members: &[ClusterMember]) -> Vec<(u64, Bytes)> {
 }
 
 /// The members that a new cluster begins with, this one among them.
-pub fn initial_members(boot: &Boot) -> Result<Vec<ClusterMember>, Error> {
+fn initial_members(boot: &Boot) -> Result<Vec<ClusterMember>, Error> {
     let members: Vec<ClusterMember> = boot
         .initial_cluster
         .iter()
@@ -336,17 +330,6 @@ fn raft_config(boot: &Boot, config: &Config, applied: u64) -> RaftConfig {
         check_quorum: true,
         pre_vote: boot.pre_vote,
         ..RaftConfig::new(config.member_id, decode)
-    }
-}
-
-/// Drops what was in the log when a snapshot replaced it: entries behind the snapshot's index that
-/// belong to another history, unless others were written over them.
-///
-/// What follows the snapshot is of its term or a later one; an entry of its own term was made by the
-/// leader whose log the snapshot is of, and so is rightly there.
-fn drop_stale_tail(entries: &mut Vec<Entry>, at: &walpb::Snapshot) {
-    if entries.first().is_some_and(|entry| entry.term < at.term) {
-        entries.clear();
     }
 }
 

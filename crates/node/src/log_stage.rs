@@ -12,7 +12,7 @@
 use crate::Error;
 use quorate_disk::Disk;
 use quorate_failpoints::fail_point;
-use quorate_raft::{AppendJob, Message, Snapshot};
+use quorate_raft::{AppendJob, Message, Snapshot, SnapshotMetadata};
 use quorate_wal::{Wal, WalError, snap, walpb};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -206,11 +206,7 @@ impl LogStage {
         let snapshot = job.snapshot.as_ref().expect("the caller looked");
         let index = snapshot.metadata.index;
         let received = snap::database_path(&self.snap_dir, index);
-        let record = walpb::Snapshot {
-            index,
-            term: snapshot.metadata.term,
-            conf_state: Some(snapshot.metadata.conf_state.clone()),
-        };
+        let record = record_of(&snapshot.metadata);
         fail_point!("raftBeforeSaveSnap");
         let stored = snap::save(&*self.disk, &self.snap_dir, snapshot)
             .and_then(|()| self.wal.save_snapshot_record(&record))
@@ -257,12 +253,7 @@ impl LogStage {
         let metadata = &snapshot.metadata;
         snap::save(&*self.disk, &self.snap_dir, snapshot)?;
         fail_point!("raftBeforeWALSaveSnaphot");
-        let record = walpb::Snapshot {
-            index: metadata.index,
-            term: metadata.term,
-            conf_state: Some(metadata.conf_state.clone()),
-        };
-        self.wal.save_snapshot_record(&record)?;
+        self.wal.save_snapshot_record(&record_of(metadata))?;
         self.wal.release_to(metadata.index);
         snap::release_databases(&*self.disk, &self.snap_dir, metadata.index)?;
         Ok(())
@@ -282,12 +273,21 @@ impl LogStage {
     }
 }
 
+/// The log's record of a snapshot.
+fn record_of(metadata: &SnapshotMetadata) -> walpb::Snapshot {
+    walpb::Snapshot {
+        index: metadata.index,
+        term: metadata.term,
+        conf_state: Some(metadata.conf_state.clone()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use quorate_disk::Mode;
     use quorate_disk::faulty::{FaultyDisk, Stop};
-    use quorate_raft::{ConfState, Entry, EntryKind, HardState, SnapshotMetadata};
+    use quorate_raft::{ConfState, Entry, EntryKind, HardState};
     use quorate_wal::{Options, snapshot_records};
     use std::path::Path;
 

@@ -132,6 +132,11 @@ impl Membership {
         self.removed.contains(&id)
     }
 
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
     /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()

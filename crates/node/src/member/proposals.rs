@@ -101,9 +101,8 @@ impl<T> Member<T> {
         let is_connected = match self.raft.soft_state().lead {
             0 => true,
             lead if lead == self.config.member_id => {
-                let all = members.iter().count();
                 let ids = members.iter().map(|member| member.id);
-                self.count_connected(ids, since_ms) > all / 2
+                self.count_connected(ids, since_ms) > members.len() / 2
             }
             lead => self.is_connected_since(lead, since_ms),
         };

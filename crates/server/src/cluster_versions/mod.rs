@@ -43,7 +43,7 @@ pub fn start(peers: &Peers, downgrade_interval: Duration) -> Tasks {
         loop {
             let woken = timeout(INTERVAL, woken.leads.notified()).await.is_ok();
             // A lone member decides as soon as it leads, without asking anybody.
-            if !woken || of.member.view().members.iter().count() > 1 {
+            if !woken || of.member.view().members.len() > 1 {
                 update_cluster_version(&of).await;
             }
         }

@@ -103,7 +103,7 @@ impl Services {
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
         let request: TxnRequest = decode(message.clone())?;
-        let alone = self.member.view().members.iter().nth(1).is_none();
+        let alone = self.member.view().members.len() <= 1;
         checks::txn(&request, self.limits.max_txn_ops, alone)?;
         if !is_read_only(&request) {
             if let Some(refused) = self.refuse_for_space(txn_cost(&request), answer) {
