@@ -95,8 +95,8 @@ pub struct Boot {
     pub max_wals: usize,
     /// Snapshot files to keep; 0: all.
     pub max_snapshots: usize,
-    /// Whether syncs of the log are left out.
-    pub unsafe_no_fsync: bool,
+    /// How the log is kept.
+    pub log: WalOptions,
     /// Wall-clock time in milliseconds, for request ids.
     pub start_ms: u64,
     /// Randomness for election timeouts.
@@ -155,10 +155,7 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
     let initialized = is_initialized(&*disk, directories)?;
     let (mut store, mut db) = open(disk.clone(), &directories.database(), boot.store)?;
     snap::clean_up(&*disk, &snap_dir)?;
-    let wal_options = WalOptions {
-        unsafe_no_sync: boot.unsafe_no_fsync,
-        ..Default::default()
-    };
+    let wal_options = boot.log;
     let wal_dir = directories.wal();
 
     let mut config = boot.member.clone();

@@ -150,7 +150,10 @@ pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
         },
         max_wals: config.count("max-wals") as usize,
         max_snapshots: config.count("max-snapshots") as usize,
-        unsafe_no_fsync: config.is_set("unsafe-no-fsync"),
+        log: quorate_node::wal::Options {
+            unsafe_no_sync: config.is_set("unsafe-no-fsync"),
+            ..Default::default()
+        },
         start_ms,
         seed: start_ms,
     }

@@ -88,6 +88,8 @@ pub enum Input {
     Change(Box<MemberChange>),
     /// An operator wants another member to lead.
     Transfer(u64),
+    /// An operator wants the member to stop.
+    Stop,
     /// A worker found what watchers missed.
     Found(Found),
     /// A worker planned a batch of a compaction.
@@ -153,6 +155,7 @@ impl Work {
                 Input::Defragment => "defragment",
                 Input::Change(_) => "change members",
                 Input::Transfer(_) => "transfer leadership",
+                Input::Stop => "stop",
                 Input::Found(_) => "watchers caught up",
                 Input::Planned(_) => "compaction planned",
                 Input::Watch(_) => "watch",
@@ -399,7 +402,10 @@ fn settings(
         },
         max_wals: 2,
         max_snapshots: 2,
-        unsafe_no_fsync: false,
+        log: quorate_node::wal::Options {
+            segment_bytes: scenario.segment_bytes,
+            unsafe_no_sync: false,
+        },
         start_ms,
         seed,
     }

@@ -43,11 +43,13 @@ pub enum Trouble {
     Members,
     /// An operator makes another member lead.
     Transfer,
+    /// An operator stops a member and starts it again.
+    Stop,
 }
 
 impl Trouble {
     /// All of them.
-    pub const ALL: [Trouble; 17] = [
+    pub const ALL: [Trouble; 18] = [
         Trouble::Kill,
         Trouble::PowerCut,
         Trouble::CutInCall,
@@ -65,6 +67,7 @@ impl Trouble {
         Trouble::Defragment,
         Trouble::Members,
         Trouble::Transfer,
+        Trouble::Stop,
     ];
 }
 
@@ -115,6 +118,8 @@ pub struct Scenario {
     pub election_ticks: u32,
     /// Whether changes of membership are refused that could cost the quorum.
     pub strict_reconfiguration: bool,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
 }
 
 /// Length of a tick, in milliseconds.
@@ -162,6 +167,7 @@ impl Scenario {
             pre_vote: random.chance(700),
             election_ticks: *random.pick(&[3, 5, 10, 10]),
             strict_reconfiguration: random.chance(300),
+            segment_bytes: *random.pick(&[16 << 10, 64 << 10, 1 << 20]),
         }
     }
 }

@@ -173,6 +173,11 @@ impl Cluster {
                     member.transfer_leader(to, Token::Operator);
                     Ok(())
                 }
+                Input::Stop => {
+                    member.hand_over(Token::Operator);
+                    member.commit_now(Token::Operator);
+                    Ok(())
+                }
                 Input::Read(token) => {
                     member.read_index(token);
                     Ok(())

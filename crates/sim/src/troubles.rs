@@ -20,6 +20,8 @@ pub enum Relief {
     Space(Slot),
     /// A clock runs as it should.
     TrueClock(Slot),
+    /// A process that was stopped has ended; it starts again.
+    Stopped(Slot),
 }
 
 impl Cluster {
@@ -158,6 +160,13 @@ impl Cluster {
                     self.later(slot, 0, Work::Input(Input::Transfer(to)));
                 }
             }
+            Trouble::Stop => {
+                if runs {
+                    self.later(slot, 0, Work::Input(Input::Stop));
+                    let for_us = self.random.around(200_000);
+                    self.relief_after(for_us, Relief::Stopped(slot));
+                }
+            }
             Trouble::ClockDrift => {
                 let rate_ppm = self.random.between(700_000, 1_400_000);
                 let machine = &mut self.machines[slot];
@@ -210,6 +219,13 @@ impl Cluster {
                 for work in deferred {
                     let delay_us = self.random.below(200);
                     self.later(slot, delay_us, work);
+                }
+            }
+            Relief::Stopped(slot) => {
+                if self.machines[slot].process.is_some() {
+                    self.die(slot);
+                    let down_us = self.downtime();
+                    self.schedule.after(down_us, Event::Boot(slot));
                 }
             }
             Relief::Heal => self.network.heal(),

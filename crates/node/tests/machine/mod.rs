@@ -65,7 +65,7 @@ pub fn settings() -> Boot {
         },
         max_wals: 2,
         max_snapshots: 2,
-        unsafe_no_fsync: false,
+        log: Default::default(),
         start_ms: 1,
         seed: 7,
     }
