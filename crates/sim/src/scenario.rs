@@ -146,7 +146,7 @@ impl Scenario {
             watchers: random.between(0, 4) as usize,
             keys: random.between(2, 12),
             think_us: *random.pick(&[10_000, 30_000, 100_000]),
-            trouble_us: random.between(8_000_000, 30_000_000),
+            trouble_us: random.between(8_000_000, 80_000_000),
             troubles,
             cut_after_vote: *random.pick(&[0, 0, 100, 500]),
             storm: Weather {
