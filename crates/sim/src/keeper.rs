@@ -51,8 +51,8 @@ impl Cluster {
         let slot = keeper.random.below(members) as Slot;
         let Some(lease) = keeper.lease else {
             let id = 1 + keeper.random.below(1 << 40) as i64;
-            keeper.ttl_s = keeper.random.between(1, 4) as i64;
-            keeper.renewals_left = keeper.random.below(12);
+            keeper.ttl_s = keeper.random.between(1, 3) as i64;
+            keeper.renewals_left = keeper.random.below(20);
             let ttl_s = keeper.ttl_s;
             keeper.lease = Some(id);
             let request = Request::Grant { id, ttl_s };

@@ -16,7 +16,10 @@ impl Cluster {
     /// Lets the power go in one of the next calls to the disk, if that is to be.
     pub(crate) fn arm(&mut self, slot: Slot) {
         if self.machines[slot].cut_in_call {
-            let call = self.random.between(1, 5);
+            let call = match self.random.chance(500) {
+                true => self.random.between(1, 4),
+                false => self.random.between(1, 16),
+            };
             let stop = *self.random.pick(&[Stop::Before, Stop::After]);
             let disk = &self.machines[slot].disk;
             disk.stop_at(disk.counts().calls + call, stop);

@@ -166,7 +166,7 @@ struct Lease {
 }
 
 /// Shortest lease that is granted, in seconds.
-pub const MIN_TTL_S: i64 = 2;
+pub const MIN_TTL_S: i64 = 1;
 
 /// The store.
 #[derive(Clone, Debug)]
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn history_is_kept_and_a_lease_takes_its_keys_along() {
         let mut model = Model::new();
-        let grant = Request::Grant { id: 7, ttl_s: 1 };
+        let grant = Request::Grant { id: 7, ttl_s: 0 };
         assert_eq!(model.apply(&grant), Answer::Granted(MIN_TTL_S));
         let first = model.apply(&Request::One(put("a", "1", 7)));
         assert_eq!(first, Answer::One(2, OpAnswer::Put(None)));

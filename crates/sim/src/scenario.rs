@@ -92,6 +92,9 @@ pub struct Scenario {
     pub troubles: Vec<(Trouble, u64)>,
     /// A power cut right after a vote was cast, in so many cases of a thousand.
     pub cut_after_vote: u64,
+    /// A power cut while a received snapshot is being stored, or right after it was, in so many cases
+    /// of a thousand.
+    pub cut_at_snapshot: u64,
     /// The network when it is not fair.
     pub storm: Weather,
     /// Entries between two snapshots of the log.
@@ -142,13 +145,14 @@ impl Scenario {
         Scenario {
             members,
             clients: random.between(2, 6) as usize,
-            keepers: random.between(0, 2) as usize,
+            keepers: random.between(0, 4) as usize,
             watchers: random.between(0, 4) as usize,
             keys: random.between(2, 12),
             think_us: *random.pick(&[10_000, 30_000, 100_000]),
             trouble_us: random.between(8_000_000, 80_000_000),
             troubles,
             cut_after_vote: *random.pick(&[0, 0, 100, 500]),
+            cut_at_snapshot: *random.pick(&[0, 100, 500]),
             storm: Weather {
                 delay_us: *random.pick(&[1_000, 5_000, 30_000]),
                 loss: random.below(250),

@@ -309,7 +309,17 @@ impl Cluster {
                 self.later(slot, delay_us, Work::Loop);
             }
         }
-        if voted && !self.calm && self.random.chance(self.scenario.cut_after_vote) {
+        let adopts = effects
+            .notes
+            .iter()
+            .any(|note| matches!(note, Note::Adopted { .. }));
+        let chance = match (voted, adopts) {
+            _ if self.calm => 0,
+            (true, _) => self.scenario.cut_after_vote,
+            (_, true) => self.scenario.cut_at_snapshot,
+            (false, false) => 0,
+        };
+        if self.random.chance(chance) {
             let down_us = self.random.between(200, 20_000);
             self.cut_power(slot, down_us);
         }
@@ -383,6 +393,17 @@ impl Cluster {
     }
 
     fn run_log(&mut self, slot: Slot) -> Result<(), Error> {
+        let stores_snapshot = |job: &LogJob| match job {
+            LogJob::Append(append) => append.snapshot.is_some(),
+            _ => false,
+        };
+        let jobs = &self.machines[slot].running().log_jobs;
+        if jobs.iter().any(stores_snapshot)
+            && !self.calm
+            && self.random.chance(self.scenario.cut_at_snapshot)
+        {
+            self.machines[slot].cut_in_call = true;
+        }
         self.arm(slot);
         let process = self.machines[slot].running();
         for job in process.log_jobs.drain(..) {

@@ -67,7 +67,7 @@ impl Cluster {
             Trouble::Pause => {
                 if runs && !self.machines[slot].paused {
                     self.machines[slot].paused = true;
-                    let for_us = self.random.around(1_500_000);
+                    let for_us = self.random.around(2_500_000);
                     self.relief_after(for_us, Relief::Resume(slot));
                 }
             }
