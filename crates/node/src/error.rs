@@ -63,6 +63,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a database is open already.
+    pub fn is_locked(&self) -> bool {
+        use quorate_bolt::Error::Locked;
+        matches!(
+            self,
+            Error::Store(quorate_store::Error::Bolt(Locked { .. }))
+        )
+    }
+
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -47,3 +47,35 @@ impl Received {
         self.index
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_disk::faulty::FaultyDisk;
+    use quorate_store::lease;
+
+    #[test]
+    fn a_database_that_is_in_use_is_told_from_a_bad_one() {
+        let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new(1));
+        let directories = Directories {
+            data: "/data".into(),
+            wal: None,
+        };
+        let config = quorate_store::Config {
+            quota_bytes: 0,
+            lease: lease::Config {
+                min_ttl_s: 1,
+                checkpoint_interval_ms: None,
+            },
+        };
+        disk.create_dir_all(&directories.snap()).unwrap();
+        let first = Received::open(&disk, &directories, 0, config).unwrap();
+        let again = Received::open(&disk, &directories, 0, config);
+        assert!(again.is_err_and(|error| error.is_locked()));
+        drop(first);
+        let other = Received::open(&disk, &directories, 0, config);
+        assert!(other.is_ok());
+        let bad = Received::open(&disk, &directories, 7, config);
+        assert!(bad.is_err_and(|error| !error.is_locked()));
+    }
+}

@@ -133,7 +133,13 @@ impl Cluster {
         let saved = save(&*disk, &part, database);
         let sent = match saved {
             Ok(()) => {
-                snap::publish_database(&*disk, &dir, index)?;
+                let path = snap::database_path(&dir, index);
+                // One that is there already is as good, and may be in use.
+                if disk.exists(&path).map_err(failing("look for", &path))? {
+                    disk.remove(&part).map_err(failing("remove", &part))?;
+                } else {
+                    snap::publish_database(&*disk, &dir, index)?;
+                }
                 self.disarm(slot)?;
                 let delay_us = self.random.around(3_000);
                 self.later(slot, delay_us, Work::OpenReceived(message.clone()));
@@ -162,7 +168,12 @@ impl Cluster {
         if is_old && !disk.exists(&path).map_err(failing("look for", &path))? {
             return Ok(());
         }
-        let received = Received::open(&disk, &directories(), index, settings_of_store())?;
+        let opened = Received::open(&disk, &directories(), index, settings_of_store());
+        let received = match opened {
+            // It came twice: the one that came first is on its way into the member.
+            Err(error) if error.is_locked() => return Ok(()),
+            opened => opened?,
+        };
         self.take_input(slot, Input::Snapshot(Box::new((message, received))));
         Ok(())
     }

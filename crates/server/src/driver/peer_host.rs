@@ -61,6 +61,13 @@ impl Host for PeerHost {
                         let input = Input::Snapshot(Box::new((message, received)));
                         let _stopped = mailbox.send(input);
                     }
+                    // It came twice: the one that came first is on its way into the member.
+                    Err(error) if error.is_locked() => {
+                        tracing::info!(
+                            "path" = %database.display(),
+                            "the received database is in use already"
+                        );
+                    }
                     Err(error) => {
                         tracing::error!(
                             "path" = %database.display(),
