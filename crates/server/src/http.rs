@@ -13,12 +13,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use quorate_api::etcdserverpb::AlarmType;
-use quorate_node::Reply as MemberReply;
 use quorate_node::store::membership::go_json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// Longest that a health check waits for a linearizable read.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(7);
@@ -157,24 +155,11 @@ fn debug_vars(member: &Handle) -> HttpResponse {
     )
 }
 
-/// Whether a linearizable read would be answered.
+/// Whether a linearizable read would be answered, by a member that works.
 async fn can_read(member: &Handle) -> Result<(), String> {
-    if member.reads_are_local() {
-        return Ok(());
-    }
-    let (sender, receiver) = oneshot::channel();
-    member.linearizable(Box::new(move |reply, _| {
-        // Nobody waits any more after the timeout.
-        let _late = sender.send(match reply {
-            MemberReply::Ready => Ok(()),
-            MemberReply::Failed(error) | MemberReply::Outcome(Err(error)) => Err(error.to_string()),
-            MemberReply::Outcome(Ok(_)) => Ok(()),
-        });
-    }));
-    member.flush();
-    match tokio::time::timeout(CHECK_TIMEOUT, receiver).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err("etcdserver: server stopped".into()),
+    let read = member.done(|member, waiter| member.read_for_health(waiter));
+    match tokio::time::timeout(CHECK_TIMEOUT, read).await {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
         Err(_) => Err("context deadline exceeded".into()),
     }
 }

@@ -43,6 +43,18 @@ impl<T> Member<T> {
         self.reads_applying.push((committed, token));
     }
 
+    /// A read of someone who asks whether the member works: linearizable, and where that asks nobody
+    /// else, it waits until the log has written what it holds by now. So one whose disk hangs does
+    /// not pass for healthy.
+    pub fn read_for_health(&mut self, token: T) {
+        if self.status().reads_are_local {
+            let last = self.raft.last_index();
+            self.reads_applying.push((last, token));
+        } else {
+            self.read_index(token);
+        }
+    }
+
     /// Asks raft once for all reads that wait.
     pub(super) fn ask_reads(&mut self) {
         let under_way = self.reads_asked.is_some();

@@ -83,6 +83,8 @@ pub struct Machine {
     vacuums: bool,
     /// Whether a commit takes until the member has been stepped once more.
     pub slow_commits: bool,
+    /// Whether the log's disk hangs.
+    pub log_hangs: bool,
     /// A commit that found no space, or is under way.
     uncommitted: Option<quorate_node::store::commit::Frozen>,
 }
@@ -110,6 +112,7 @@ impl Machine {
             next_id: 1 << 20,
             vacuums,
             slow_commits: false,
+            log_hangs: false,
             uncommitted: None,
         };
         machine.settle()?;
@@ -203,6 +206,9 @@ impl Machine {
     }
 
     fn do_log(&mut self) -> Result<bool, Error> {
+        if self.log_hangs {
+            return Ok(false);
+        }
         if !self.log.has_waiting() {
             self.log.idle()?;
             return Ok(false);
