@@ -368,7 +368,7 @@ pub const FLAGS: &[Flag] = &[
     flag("discovery-password", Text, "", NotYet, "discovery password"),
     flag(
         "discovery-fallback",
-        Text,
+        OneOf(&["exit", "proxy"]),
         "exit",
         Moot("no discovery"),
         "what to do when discovery fails",

@@ -152,6 +152,7 @@ pub fn start(
         view: ArcSwap::from(member.view().clone()),
         status: ArcSwap::from_pointee(member.status()),
         reads_are_local: AtomicBool::new(false),
+        kin: ArcSwap::default(),
         term: AtomicU64::new(member.status().term),
         wakes: Arc::default(),
         ticked_ms: AtomicU64::new(0),

@@ -31,7 +31,7 @@ use quorate_node::store::index::Root;
 use quorate_node::store::watch::Counts;
 use quorate_node::{Member, Proposal, Reply, Status};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,6 +63,8 @@ pub struct Shared {
     ticked_ms: AtomicU64,
     watch_counts: ArcSwap<Counts>,
     stopping: AtomicBool,
+    /// Peers whose servers are known to be quorate.
+    kin: ArcSwap<BTreeSet<u64>>,
     ids: RequestIds,
     member_id: u64,
     cluster_id: u64,
@@ -136,6 +138,13 @@ impl Handle {
     /// Whether the newest view may answer a linearizable read as it is.
     pub fn reads_are_local(&self) -> bool {
         self.shared.reads_are_local.load(Ordering::Acquire)
+    }
+
+    /// Whether every member of the cluster, as far as this one knows it, runs quorate at this moment.
+    pub fn all_are_kin(&self, view: &View) -> bool {
+        let kin = self.shared.kin.load();
+        let mut others = view.members.iter().filter(|m| m.id != self.member_id());
+        others.all(|member| kin.contains(&member.id))
     }
 
     /// Whether the server is on its way down.

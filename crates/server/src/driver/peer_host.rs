@@ -8,6 +8,7 @@ use quorate_node::disk::Disk;
 use quorate_node::raft::Message;
 use quorate_node::store::View;
 use quorate_node::{Error, Received, store};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -98,6 +99,18 @@ impl Host for PeerHost {
 
     fn active(&self, id: u64, active: bool) {
         let _gone = self.mailbox.send(Input::PeerActive(id, active));
+    }
+
+    fn is_kin(&self, id: u64, kin: bool) {
+        self.shared.kin.rcu(|known| {
+            let mut known = BTreeSet::clone(known);
+            if kin {
+                known.insert(id);
+            } else {
+                known.remove(&id);
+            }
+            known
+        });
     }
 
     fn failed(&self, failure: Failure) {

@@ -68,6 +68,10 @@ pub trait Host: Send + Sync + 'static {
     /// The connections with a peer came up, or broke.
     fn active(&self, id: u64, active: bool);
 
+    /// The peer's server is quorate, as it said when the stream was opened that is open now; or that
+    /// stream has ended, and what is there next is not known.
+    fn is_kin(&self, id: u64, kin: bool);
+
     /// The member has to stop. Told as often as it is found.
     fn failed(&self, failure: Failure);
 }

@@ -10,6 +10,8 @@ use std::fmt;
 const SERVER_FROM: HeaderName = HeaderName::from_static("x-server-from");
 pub(super) const SERVER_VERSION: HeaderName = HeaderName::from_static("x-server-version");
 const MIN_CLUSTER_VERSION_HEADER: HeaderName = HeaderName::from_static("x-min-cluster-version");
+/// Stands in responses to streams, and says that no etcd is at the other end.
+pub(super) const QUORATE_VERSION: HeaderName = HeaderName::from_static("x-quorate-version");
 pub(super) const CLUSTER_ID: HeaderName = HeaderName::from_static("x-etcd-cluster-id");
 pub(super) const RAFT_TO: HeaderName = HeaderName::from_static("x-raft-to");
 const PEER_URLS: HeaderName = HeaderName::from_static("x-peerurls");

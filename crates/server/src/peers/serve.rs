@@ -10,7 +10,9 @@
 use super::codec::{MESSAGE_BYTES_MAX, StreamKind, check_sequence};
 use super::dial::{Socket, WriteTimed, prepare};
 use super::hub::Hub;
-use super::identity::{CLUSTER_ID, RAFT_TO, SERVER_VERSION, hex, sender, sender_urls, text};
+use super::identity::{
+    CLUSTER_ID, QUORATE_VERSION, RAFT_TO, SERVER_VERSION, hex, sender, sender_urls, text,
+};
 use super::metrics::NETWORK;
 use super::stream_reader::READ_TIMEOUT;
 use super::stream_writer::StreamBody;
@@ -197,6 +199,8 @@ async fn answer(hub: Rc<Hub>, request: Request<Incoming>) -> Reply {
             let mut response = with_cluster_id(&hub, stream(&hub, &request));
             let version = HeaderValue::from_static(ETCD_VERSION);
             response.headers_mut().insert(SERVER_VERSION, version);
+            let own = HeaderValue::from_static(env!("CARGO_PKG_VERSION"));
+            response.headers_mut().insert(QUORATE_VERSION, own);
             response
         }
         _ if path.starts_with("/raft/") => error(StatusCode::NOT_FOUND, "404 page not found"),

@@ -6,7 +6,9 @@ use super::client::chain;
 use super::codec::{CodecError, Decoder, Item, StreamKind};
 use super::dial::{Connection, DialError};
 use super::host::Failure;
-use super::identity::{CLUSTER_ID, Incompatible, RAFT_TO, hex, serves_streams, text};
+use super::identity::{
+    CLUSTER_ID, Incompatible, QUORATE_VERSION, RAFT_TO, hex, serves_streams, text,
+};
 use super::picker::Picker;
 use super::status::Status;
 use bytes::Bytes;
@@ -76,7 +78,24 @@ pub(super) struct StreamReader {
 
 struct OpenStream {
     body: Incoming,
+    _kin: Option<Kin>,
     _connection: Connection<Empty<Bytes>>,
+}
+
+/// While it is there, the peer is known to be quorate.
+struct Kin(Rc<Status>);
+
+impl Kin {
+    fn found(status: &Rc<Status>) -> Kin {
+        status.local.host.is_kin(status.id, true);
+        Kin(status.clone())
+    }
+}
+
+impl Drop for Kin {
+    fn drop(&mut self) {
+        self.0.local.host.is_kin(self.0.id, false);
+    }
 }
 
 impl StreamReader {
@@ -149,9 +168,13 @@ impl StreamReader {
                 Ok(sent) => sent.map_err(|error| OpenError::Http(chain(&error)))?,
                 Err(_) => return Err(OpenError::Timeout),
             };
+            // Of the two streams, the one that is always there.
+            let kin = self.kind == StreamKind::Message
+                && response.headers().contains_key(&QUORATE_VERSION);
             let body = self.judge(response).await?;
             Ok(OpenStream {
                 body,
+                _kin: kin.then(|| Kin::found(&self.status)),
                 _connection: connection,
             })
         };

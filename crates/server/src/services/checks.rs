@@ -49,12 +49,13 @@ pub fn delete_range(request: &DeleteRangeRequest) -> Result<(), Error> {
     }
 }
 
-/// A transaction; `alone`: this member makes a cluster by itself.
-pub fn txn(request: &TxnRequest, max_ops: usize, alone: bool) -> Result<(), Error> {
+/// A transaction. It may delete all from a key on and put that key, unless not `all_are_kin`: an etcd
+/// in the cluster would lose the put with the next compaction (etcd issue 22376).
+pub fn txn(request: &TxnRequest, max_ops: usize, all_are_kin: bool) -> Result<(), Error> {
     shape(request, max_ops)?;
     // After the count of operations was checked, since this is quadratic in it.
-    writes(&request.success, alone)?;
-    writes(&request.failure, alone)?;
+    writes(&request.success, all_are_kin)?;
+    writes(&request.failure, all_are_kin)?;
     Ok(())
 }
 
@@ -82,7 +83,7 @@ fn shape(request: &TxnRequest, max_ops: usize) -> Result<(), Error> {
 
 /// What the operations of one branch write.
 struct Writes<'a> {
-    alone: bool,
+    all_are_kin: bool,
     puts: HashSet<&'a [u8]>,
     deletes: Vec<(&'a [u8], &'a [u8])>,
 }
@@ -91,7 +92,7 @@ impl<'a> Writes<'a> {
     fn deletes_key(&self, key: &[u8]) -> bool {
         self.deletes.iter().any(|&(start, end)| match end {
             [] => start == key,
-            [0] => !self.alone && start <= key,
+            [0] => !self.all_are_kin && start <= key,
             end => start <= key && key < end,
         })
     }
@@ -105,9 +106,9 @@ impl<'a> Writes<'a> {
     }
 }
 
-fn writes(ops: &[RequestOp], alone: bool) -> Result<Writes<'_>, Error> {
+fn writes(ops: &[RequestOp], all_are_kin: bool) -> Result<Writes<'_>, Error> {
     let mut all = Writes {
-        alone,
+        all_are_kin,
         puts: HashSet::new(),
         deletes: Vec::new(),
     };
@@ -118,7 +119,10 @@ fn writes(ops: &[RequestOp], alone: bool) -> Result<Writes<'_>, Error> {
     }
     for op in ops {
         if let Some(Request::RequestTxn(txn)) = &op.request {
-            let (then, otherwise) = (writes(&txn.success, alone)?, writes(&txn.failure, alone)?);
+            let (then, otherwise) = (
+                writes(&txn.success, all_are_kin)?,
+                writes(&txn.failure, all_are_kin)?,
+            );
             for key in &then.puts {
                 all.put(key, false)?;
             }

@@ -103,8 +103,8 @@ impl Services {
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
         let request: TxnRequest = decode(message.clone())?;
-        let alone = self.member.view().members.len() <= 1;
-        checks::txn(&request, self.limits.max_txn_ops, alone)?;
+        let all_are_kin = self.member.all_are_kin(&self.member.view());
+        checks::txn(&request, self.limits.max_txn_ops, all_are_kin)?;
         if !is_read_only(&request) {
             if let Some(refused) = self.refuse_for_space(txn_cost(&request), answer) {
                 return Ok(refused);

@@ -34,6 +34,7 @@ enum Told {
     Unreachable(u64),
     SnapshotSent(u64, bool),
     Active(u64, bool),
+    Kin(u64, bool),
     Failed(Failure),
 }
 
@@ -85,6 +86,10 @@ impl Host for Notes {
 
     fn active(&self, id: u64, active: bool) {
         self.note(Told::Active(id, active));
+    }
+
+    fn is_kin(&self, id: u64, kin: bool) {
+        self.note(Told::Kin(id, kin));
     }
 
     fn failed(&self, failure: Failure) {
