@@ -55,7 +55,7 @@ impl AutoCompaction {
             self.compactor.finished(*compaction, done, now_ms, revision);
             self.under_way = None;
         }
-        let leads = self.member.status().leader == self.member.member_id();
+        let leads = self.member.leads();
         let Some(compaction) = self.compactor.step(now_ms, revision, leads) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! A server: from a configuration to a member that serves, and back down.
+//! A server: from a configuration to a member that serves.
 
 use crate::auto_compaction::{AutoCompaction, auto_compaction};
 use crate::bootstrap;
@@ -7,25 +7,27 @@ use crate::config::{Config, Endpoint};
 use crate::corruption::{self, InitialError};
 use crate::data_dir::{self, DataDirError};
 use crate::driver::{self, Started, start};
+use crate::features::features;
 use crate::listeners::{ListenError, bind_all};
-use crate::logging::{list, spell_duration};
+use crate::logging::list;
 use crate::measured_disk::MeasuredDisk;
-use crate::metrics::{Feature, METRICS};
+use crate::metrics::METRICS;
 use crate::peer_api::join::JoinError;
 use crate::peer_api::{LateClient, PeerApi, Peers, Timings};
 use crate::peers;
 use crate::services::{Frontend, Limits, Services};
 use crate::slow_requests::Thresholds;
+use crate::stop::{finish, hand_over};
 use crate::transport;
 use quorate_node::boot::{Boot, Directories, boot, is_initialized};
 use quorate_node::disk::Disk;
 use quorate_node::disk::real::RealDisk;
 use quorate_node::store::lease;
 use quorate_node::store::watch::{self, catch_up::Bounds};
-use quorate_node::{Config as MemberConfig, ETCD_VERSION, Reply};
+use quorate_node::{Config as MemberConfig, ETCD_VERSION};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What keeps a server from starting, or ends it.
 #[derive(Debug, thiserror::Error)]
@@ -199,8 +201,9 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
         boot_settings.join =
             bootstrap::first_start(&background, config).map_err(told("bootstrap failed"))?;
     }
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let driver_settings = driver::Settings {
-        read_threads: std::thread::available_parallelism().map_or(2, usize::from),
+        read_threads: processors,
         start_ms,
         data_dir: config.data_dir.display().to_string(),
         slow_apply: config.duration("warning-apply-duration"),
@@ -227,7 +230,6 @@ pub fn run(config: &Config) -> Result<(), ServerError> {
     if initialized {
         bootstrap::check_data(&background, config, &booted.member)?;
     }
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
     if config.text("metrics") == "extensive" {
         METRICS.be_extensive();
     }
@@ -329,32 +331,6 @@ fn log_settings(config: &Config, initialized: bool, member_dir: &std::path::Path
         "v2-deprecation" = "write-only",
         "starting an etcd server"
     );
-}
-
-/// Feature gates of etcd 3.7: name, stage, default.
-const FEATURES: &[(&str, &str, bool)] = &[
-    ("AllAlpha", "ALPHA", false),
-    ("AllBeta", "BETA", false),
-    ("CompactHashCheck", "ALPHA", false),
-    ("FastLeaseKeepAlive", "BETA", true),
-    ("InitialCorruptCheck", "ALPHA", false),
-    ("LeaseCheckpoint", "ALPHA", false),
-    ("LeaseCheckpointPersist", "ALPHA", false),
-    ("PriorityRequest", "ALPHA", false),
-    ("SetMemberLocalAddr", "ALPHA", false),
-    ("StopGRPCServiceOnDefrag", "ALPHA", false),
-    ("TxnModeWriteWithSharedBuffer", "BETA", true),
-];
-
-pub(crate) fn features(config: &Config) -> Vec<Feature> {
-    FEATURES
-        .iter()
-        .map(|&(name, stage, default)| Feature {
-            name,
-            stage,
-            on: config.feature(name, default),
-        })
-        .collect()
 }
 
 /// Where clients come in.
@@ -533,137 +509,6 @@ fn wait(
     }
 }
 
-/// Before a stop: hands leadership over, where this member has it, so that nobody waits for an
-/// election.
-fn hand_over(started: &Started, config: &Config) {
-    let member = &started.handle;
-    let (began, own) = (Instant::now(), format!("{:x}", member.member_id()));
-    let leader = member.status().leader;
-    if leader != member.member_id() {
-        tracing::info!(
-            "local-member-id" = own,
-            "current-leader-member-id" = format!("{leader:x}"),
-            "skipped leadership transfer; local server is not leader"
-        );
-        return;
-    }
-    if member.view().members.voters().count() <= 1 {
-        tracing::info!(
-            "local-member-id" = own,
-            "current-leader-member-id" = format!("{leader:x}"),
-            "skipped leadership transfer for single voting member cluster"
-        );
-        return;
-    }
-    tracing::info!(
-        "local-member-id" = own.as_str(),
-        "current-leader-member-id" = own.as_str(),
-        "leadership transfer starting"
-    );
-    let (sender, receiver) = channel();
-    member.hand_over(Box::new(move |reply, _| {
-        // Whoever waits may have given up.
-        let _unheard = sender.send(reply);
-    }));
-    let patience = Duration::from_millis(6_000 + 2 * config.count("election-timeout"));
-    match receiver.recv_timeout(patience) {
-        Ok(Reply::Ready | Reply::Outcome(Ok(_))) => tracing::info!(
-            "local-member-id" = own.as_str(),
-            "old-leader-member-id" = own.as_str(),
-            "new-leader-member-id" = format!("{:x}", member.status().leader),
-            "took" = %spell_duration(began.elapsed()),
-            "leadership transfer finished"
-        ),
-        Ok(Reply::Failed(error) | Reply::Outcome(Err(error))) => tracing::warn!(
-            "local-member-id" = own,
-            "error" = %error,
-            "leadership transfer failed"
-        ),
-        Err(_) => tracing::warn!(
-            "local-member-id" = own,
-            "error" = "no answer",
-            "leadership transfer failed"
-        ),
-    }
-}
-
-fn finish(
-    started: Started,
-    config: &Config,
-    outcome: Result<(), ServerError>,
-) -> Result<(), ServerError> {
-    let stopped = outcome.and_then(|()| {
-        let (sender, receiver) = channel();
-        started.handle.stop(sender);
-        // A full disk must not keep the process from ending: the log has everything.
-        stop_of(
-            receiver.recv_timeout(Duration::from_secs(10)),
-            &started.failed,
-        )
-    });
-    match stopped {
-        Ok(Stop::Durable) => {}
-        Ok(Stop::CommitUnderWay) => {
-            tracing::warn!("ending with a commit under way; the log has what it lacks");
-            return Ok(());
-        }
-        Err(error @ ServerError::Member(quorate_node::Error::Removed)) => {
-            tracing::warn!("error" = %error, "server error");
-            tracing::warn!(
-                "data-dir" = %config.data_dir.display(),
-                "data-dir used by this member must be removed"
-            );
-            started.peers.stop();
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    }
-    let Started {
-        handle,
-        threads,
-        peers,
-        ..
-    } = started;
-    peers.stop();
-    drop(handle);
-    for thread in threads {
-        if thread.join().is_err() {
-            tracing::error!("a thread panicked");
-        }
-    }
-    tracing::info!(
-        "name" = config.name.as_str(),
-        "data-dir" = %config.data_dir.display(),
-        "closed etcd server"
-    );
-    Ok(())
-}
-
-/// How a member stopped that was asked to.
-#[derive(Debug)]
-enum Stop {
-    /// With everything in the database.
-    Durable,
-    /// Not in time.
-    CommitUnderWay,
-}
-
-/// Tells from the answer to a stop how the member stopped. One that gives none had failed, perhaps
-/// just before it was asked: then that is why the server ends, whatever came first.
-fn stop_of(
-    answer: Result<(), RecvTimeoutError>,
-    failed: &std::sync::mpsc::Receiver<quorate_node::Error>,
-) -> Result<Stop, ServerError> {
-    match answer {
-        Ok(()) => Ok(Stop::Durable),
-        Err(RecvTimeoutError::Timeout) => Ok(Stop::CommitUnderWay),
-        Err(RecvTimeoutError::Disconnected) => Err(match failed.try_recv() {
-            Ok(error) => error.into(),
-            Err(_) => ServerError::NotReady("the member ended"),
-        }),
-    }
-}
-
 /// Tells names of signals that ask the process to end.
 fn signals() -> Result<std::sync::mpsc::Receiver<&'static str>, ServerError> {
     let (sender, receiver) = channel();
@@ -709,29 +554,5 @@ fn notify_systemd() {
     match told {
         Ok(_) => tracing::info!("successfully notified init daemon"),
         Err(error) => tracing::error!("error" = %error, "failed to notify systemd for readiness"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use quorate_node::Error;
-
-    #[test]
-    fn a_failure_just_before_a_stop_is_what_ends_the_server() {
-        let (sender, failed) = channel();
-        sender.send(Error::Removed).unwrap();
-        let stop = stop_of(Err(RecvTimeoutError::Disconnected), &failed);
-        assert!(matches!(stop, Err(ServerError::Member(Error::Removed))));
-    }
-
-    #[test]
-    fn a_stop_that_takes_too_long_is_no_failure() {
-        let (_sender, failed) = channel();
-        assert!(matches!(
-            stop_of(Err(RecvTimeoutError::Timeout), &failed),
-            Ok(Stop::CommitUnderWay)
-        ));
-        assert!(matches!(stop_of(Ok(()), &failed), Ok(Stop::Durable)));
     }
 }

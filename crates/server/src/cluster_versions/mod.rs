@@ -78,7 +78,7 @@ pub(crate) fn downgrade_target_of(members: &Membership) -> Option<Version> {
 }
 
 fn is_leader(peers: &Peers) -> bool {
-    peers.member.status().leader == peers.member.member_id()
+    peers.member.leads()
 }
 
 async fn update_cluster_version(peers: &Peers) {

@@ -141,7 +141,7 @@ impl Checker {
     }
 
     fn is_leader(&self) -> bool {
-        self.peers.member.status().leader == self.peers.member.member_id()
+        self.peers.member.leads()
     }
 
     async fn hashes_of_peers(&self, revision: i64) -> Vec<PeerHash> {

@@ -105,6 +105,11 @@ impl Handle {
         **self.shared.status.load()
     }
 
+    /// Whether this member is the leader, as far as it knows.
+    pub fn leads(&self) -> bool {
+        self.shared.status.load().leader == self.shared.member_id
+    }
+
     /// Raft's term.
     pub fn term(&self) -> u64 {
         self.shared.term.load(Ordering::Relaxed)

@@ -82,7 +82,7 @@ const STATES: &[State] = &[
         "etcd_server_is_leader",
         Kind::Gauge,
         "1 where this member leads.",
-        |m| flag(m.status().leader == m.member_id()),
+        |m| flag(m.leads()),
     ),
     (
         "etcd_server_is_learner",

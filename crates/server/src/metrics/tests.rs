@@ -4,8 +4,8 @@
 use super::METRICS;
 use crate::config::Config;
 use crate::driver::Handle;
+use crate::features::features;
 use crate::lone::Lone;
-use crate::server::features;
 use crate::services::{Frontend, Limits, Services};
 use crate::slow_requests::Thresholds;
 use crate::transport::tests::fake::{Outcome, call, call_request, framed, with_headers};

@@ -194,7 +194,7 @@ impl Peers {
     /// is renewed without waiting for what is committed.
     pub(crate) async fn renew_lease(&self, id: i64, fast: bool) -> Result<i64, LeaseError> {
         let member = &self.member;
-        if member.status().leader == member.member_id() {
+        if member.leads() {
             if !is_leader_for_sure(member).await? {
                 return Err(LeaseError::NotPrimary);
             }
@@ -218,7 +218,7 @@ impl Peers {
         keys: bool,
     ) -> Result<LeaseTimeToLiveResponse, LeaseError> {
         let member = &self.member;
-        if member.status().leader == member.member_id() {
+        if member.leads() {
             catch_up(member).await?;
             let known = member.answer(move |member| look_up(member, id, keys));
             return match known.await? {

@@ -5,7 +5,7 @@ use super::address::{AddressError, PeerUrl};
 use super::dial::{Connection, DialError};
 use super::transport::Shared;
 use bytes::Bytes;
-use http::header::{HOST, HeaderMap, HeaderValue};
+use http::header::{HOST, HeaderMap};
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use std::io;
@@ -49,24 +49,6 @@ impl Request {
             timeout,
             response_bytes_max: RESPONSE_BYTES_MAX,
         }
-    }
-
-    /// A POST.
-    pub fn post(
-        urls: Vec<String>,
-        path: impl Into<String>,
-        content_type: &'static str,
-        body: Bytes,
-        timeout: Duration,
-    ) -> Request {
-        let mut request = Request::get(urls, path, timeout);
-        request.method = Method::POST;
-        request.body = body;
-        request.headers.insert(
-            http::header::CONTENT_TYPE,
-            HeaderValue::from_static(content_type),
-        );
-        request
     }
 }
 
@@ -151,12 +133,6 @@ impl Client {
     ) -> impl Future<Output = Result<Response, ClientError>> + Send + 'static {
         let answer = self.shared.ask(request);
         async move { answer?.await.unwrap_or(Err(ClientError::Stopped)) }
-    }
-
-    /// Asks, and waits. Not for the transport's own thread, nor for one that serves connections.
-    pub fn request_blocking(&self, request: Request) -> Result<Response, ClientError> {
-        let answer = self.shared.ask(request)?;
-        answer.blocking_recv().unwrap_or(Err(ClientError::Stopped))
     }
 }
 

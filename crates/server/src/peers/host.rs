@@ -82,11 +82,6 @@ pub trait SnapshotSource: Send + 'static {
     /// Length in bytes. It does not change.
     fn len(&self) -> u64;
 
-    /// Whether there is nothing to send.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Fills `into` from `offset`; the range lies within the length.
     fn read_at(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()>;
 }

@@ -78,7 +78,6 @@ impl Hub {
             }
             Command::Snapshot(message, source) => self.send_snapshot(*message, source),
             Command::AddPeer(id, urls) => self.add_peer(id, &urls),
-            Command::AddRemote(id, urls) => self.add_remote(id, &urls),
             Command::UpdatePeer(id, urls) => self.update_peer(id, &urls),
             Command::RemovePeer(id) => self.remove_peer(id),
             Command::Ask(request, answer) => {

@@ -45,7 +45,6 @@ mod stream_reader;
 mod stream_writer;
 mod transport;
 
-pub use address::AddressError;
 pub use host::{Failure, Fallback, Host, Refusal, Settings, SnapshotSource};
 pub use transport::Transport;
 

@@ -10,7 +10,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 pub(super) struct Status {
     pub local: Rc<Local>,
@@ -44,7 +43,6 @@ impl Status {
         tracing::info!("peer-id" = hex(self.id), "peer became active");
         self.link.active.fetch_add(1, Ordering::Relaxed);
         if self.told {
-            self.local.shared.set_active(self.id, Some(Instant::now()));
             self.local.host.active(self.id, true);
         }
     }
@@ -76,7 +74,6 @@ impl Status {
         }
         self.link.active.fetch_sub(1, Ordering::Relaxed);
         if self.told {
-            self.local.shared.set_active(self.id, None);
             self.local.host.active(self.id, false);
         }
     }

@@ -10,12 +10,12 @@ use super::host::{Fallback, Host, Settings, SnapshotSource};
 use super::hub::Hub;
 use crate::transport::Listener;
 use quorate_node::raft::Message;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::LocalSet;
 
@@ -36,7 +36,6 @@ pub(super) enum Command {
     Send(Vec<Message>),
     Snapshot(Box<Message>, Box<dyn SnapshotSource>),
     AddPeer(u64, Vec<String>),
-    AddRemote(u64, Vec<String>),
     UpdatePeer(u64, Vec<String>),
     RemovePeer(u64),
     Ask(Request, Answer),
@@ -58,7 +57,6 @@ struct Inbox {
 pub(super) struct Shared {
     inbox: Mutex<Inbox>,
     arrived: Notify,
-    active: Mutex<BTreeMap<u64, Instant>>,
     requests: AtomicUsize,
 }
 
@@ -127,15 +125,6 @@ impl Shared {
     pub fn asked(&self) {
         self.requests.fetch_sub(1, Ordering::AcqRel);
     }
-
-    /// Notes since when a peer is active; `None` when it is no more.
-    pub fn set_active(&self, id: u64, since: Option<Instant>) {
-        let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        match since {
-            Some(since) => drop(active.insert(id, since)),
-            None => drop(active.remove(&id)),
-        }
-    }
 }
 
 /// The transport between this member and its peers. A handle, cheap to clone; the thread behind it
@@ -168,7 +157,6 @@ impl Transport {
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
             arrived: Notify::new(),
-            active: Mutex::default(),
             requests: AtomicUsize::new(0),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -235,12 +223,6 @@ impl Transport {
         let _unless_stopped = self.shared.tell(Command::AddPeer(id, urls));
     }
 
-    /// Makes a member reachable that is not known to be in the cluster yet: it gets answers, and no
-    /// connection is kept with it. For a member that joins and has the members' URLs from elsewhere.
-    pub fn add_remote(&self, id: u64, urls: Vec<String>) {
-        let _unless_stopped = self.shared.tell(Command::AddRemote(id, urls));
-    }
-
     /// Reaches a peer at other URLs from now on.
     pub fn update_peer(&self, id: u64, urls: Vec<String>) {
         let _unless_stopped = self.shared.tell(Command::UpdatePeer(id, urls));
@@ -249,19 +231,6 @@ impl Transport {
     /// Ends the connections with a peer.
     pub fn remove_peer(&self, id: u64) {
         let _unless_stopped = self.shared.tell(Command::RemovePeer(id));
-    }
-
-    /// Since when a peer is connected without a break; `None` while it is not.
-    pub fn active_since(&self, id: u64) -> Option<Instant> {
-        let active = self.shared.active.lock();
-        let active = active.unwrap_or_else(PoisonError::into_inner);
-        active.get(&id).copied()
-    }
-
-    /// Peers that are connected.
-    pub fn active_peers(&self) -> usize {
-        let active = self.shared.active.lock();
-        active.unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// The means to ask members other things.

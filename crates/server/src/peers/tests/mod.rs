@@ -26,6 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CLUSTER: u64 = 0xc1;
 const DIR: &str = "/snap";
 
+/// Waits for what the transport's thread does.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
 /// What a host was told.
 #[derive(Debug, PartialEq)]
 enum Told {

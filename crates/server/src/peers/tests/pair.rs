@@ -14,7 +14,6 @@ fn members_find_each_other_again() {
     assert_eq!(two.messages(1), [heartbeat(one.id, two.id)]);
     two.transport.send(vec![heartbeat(two.id, one.id)]);
     assert_eq!(one.messages(1), [heartbeat(two.id, one.id)]);
-    assert_eq!(one.transport.active_peers(), 1);
 
     let address = two.address;
     two.transport.stop();
@@ -29,7 +28,6 @@ fn members_find_each_other_again() {
 
     one.transport.remove_peer(two.id);
     one.wait_for(Told::Active(0xb2, false));
-    assert_eq!(one.transport.active_peers(), 0);
     one.transport.stop();
     // What comes after the end is nobody's.
     one.transport.send(vec![heartbeat(one.id, two.id)]);
@@ -81,7 +79,7 @@ fn unix_sockets_do_too() {
         }
     }
     let request = super::super::client::Request::get(vec![url], "/version", PATIENCE);
-    let response = other.transport.client().request_blocking(request).unwrap();
+    let response = wait(other.transport.client().request(request)).unwrap();
     assert_eq!(response.body, "/version");
     transport.stop();
     std::fs::remove_dir_all(&dir).unwrap();

@@ -172,7 +172,6 @@ fn streams_carry_what_they_are_for_in_order() {
     member.transport.add_peer(0x32, vec![]);
     let mut appends = open_stream(&member, StreamKind::MsgApp, 0x32);
     member.wait_for(Told::Active(0x32, true));
-    assert!(member.transport.active_since(0x32).is_some());
     let mut others = open_stream(&member, StreamKind::Message, 0x32);
 
     let batch: Vec<Message> = (0..3000).map(|index| append(0x31, 0x32, index)).collect();
@@ -195,7 +194,6 @@ fn streams_carry_what_they_are_for_in_order() {
     // A broken connection is noticed without a message.
     drop(again);
     member.wait_for(Told::Active(0x32, false));
-    assert_eq!(member.transport.active_since(0x32), None);
     member.transport.remove_peer(0x32);
     read_to_the_end(&mut others);
 }

@@ -148,7 +148,9 @@ fn asks(ask: impl Fn(Request) -> Result<crate::peers::client::Response, ClientEr
     });
     let closing = RawPeer::start(|_| Act::Close);
     let urls = vec!["https://h:1".into(), closing.url(), raw.url()];
-    let mut request = Request::post(urls, "/p?q", "text/plain", "12345".into(), PATIENCE);
+    let mut request = Request::get(urls, "/p?q", PATIENCE);
+    request.method = http::Method::POST;
+    request.body = "12345".into();
     request.headers.insert("x-a", "a".parse().unwrap());
     let response = ask(request).unwrap();
     assert_eq!(response.status, StatusCode::IM_A_TEAPOT);
@@ -188,8 +190,8 @@ fn members_can_be_asked_before_there_is_a_transport() {
 fn members_can_be_asked_through_the_transport() {
     let member = Member::start(0xa1);
     let client: Client = member.transport.client();
-    asks(|request| client.request_blocking(request));
+    asks(|request| wait(client.request(request)));
     member.transport.stop();
-    let late = client.request_blocking(get(vec![], "/"));
+    let late = wait(client.request(get(vec![], "/")));
     assert!(matches!(late, Err(ClientError::Stopped)));
 }
