@@ -1,7 +1,7 @@
 // Package process starts the servers and tools of a test as real processes.
 //
-// A server has its data directory given, gets fresh ports each time it starts, and is stopped or
-// killed by the test; one that is still there when its test ends is killed then, and its log is
+// A server has its data directory given, gets fresh ports each time it starts (a Cluster's members
+// keep theirs), and is stopped or killed by the test; one that is still there when its test ends is killed then, and its log is
 // shown if the test failed. Binaries are told by environment variables, which cargo xtask
 // conformance sets; one that is missing fails the test.
 package process
@@ -124,6 +124,12 @@ func freeURLs(t testing.TB, count int) []string {
 		urls[i] = "http://" + listener.Addr().String()
 	}
 	return urls
+}
+
+// Tool gives the path of one of the tools: ETCDCTL, ETCDUTL, REAL_ETCDCTL, REAL_ETCDUTL.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	return variable(t, name)
 }
 
 // Start starts a server on a data directory and waits until it answers a linearizable read.

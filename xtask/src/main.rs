@@ -30,15 +30,16 @@ usage: cargo xtask COMMAND
               robustness        etcd's random faults under load, with the history checked
               failpoints        each failpoint, and what reaches it
               rolling           members of etcd become members of quorate one by one, and back
+              tools             quoratectl and quorateutl beside etcdctl and etcdutl
     options:  --run REGEX       only the tests that match, as go test -run takes it
-              --listed          only the tests of conformance/passing/SUITE.txt
-              --part NAME       only the tests of conformance/passing/NAME.txt
-              --update          add tests that pass to that list
-              --real NAMES      binaries to leave real (default: etcdctl,etcdutl)
-              --server FILE     the server to test, instead of building it
+              --listed          common, e2e: only the tests that must pass
+              --part NAME       common, e2e: only the tests of conformance/passing/NAME.txt
+              --update          common, e2e: add tests that pass to those that must
+              --real NAMES      binaries to leave real (default: etcdctl,etcdutl; tools: etcd)
+              --binaries DIR    the folder that has ours, instead of building them
               --last 3.6|3.7    common, e2e, robustness: the last release that clusters are mixed
                                 with, upgraded from and downgraded to; common has none by itself
-              --failpoints      e2e: servers with failpoints; robustness always has them
+              --failpoints      common, e2e: servers with failpoints; robustness always has them
               --count N         robustness: rounds; each draws clusters and faults anew
               --minutes N       robustness: as many rounds as begin within that time
               --plain-peers     robustness: no TLS between the members

@@ -24,10 +24,12 @@ pub enum Suite {
     Rolling,
     /// Each failpoint, and what reaches it.
     Failpoints,
+    /// The command-line tools beside the real ones.
+    Tools,
 }
 
 impl Suite {
-    const ALL: [(&'static str, Suite); 9] = [
+    const ALL: [(&'static str, Suite); 10] = [
         ("common", Suite::Common),
         ("e2e", Suite::E2e),
         ("raft", Suite::Raft),
@@ -37,6 +39,7 @@ impl Suite {
         ("robustness", Suite::Robustness),
         ("rolling", Suite::Rolling),
         ("failpoints", Suite::Failpoints),
+        ("tools", Suite::Tools),
     ];
 
     /// Its name on the command line and in file names.
@@ -66,6 +69,15 @@ impl Suite {
     /// Whether it needs servers with failpoints.
     fn has_failpoints(self) -> bool {
         matches!(self, Suite::Robustness | Suite::Failpoints)
+    }
+
+    /// Which binaries are left real where nothing is said.
+    fn usually_real(self) -> Vec<String> {
+        let names: &[&str] = match self {
+            Suite::Tools => &["etcd"],
+            _ => &["etcdctl", "etcdutl"],
+        };
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
 
     /// The release that clusters are mixed with, upgraded from and downgraded to where none is
@@ -114,8 +126,8 @@ pub struct Arguments {
     pub update: bool,
     /// Which of [`NAMES`] are left real.
     pub real: Vec<String>,
-    /// The server to test.
-    pub server: Option<PathBuf>,
+    /// The folder with our binaries, where they are built already.
+    pub binaries: Option<PathBuf>,
     /// What etcd's suites take for the last release.
     pub last: Option<Release>,
     /// Servers with failpoints, ours and the real ones.
@@ -150,8 +162,8 @@ impl Arguments {
             listed: false,
             part: None,
             update: false,
-            real: vec!["etcdctl".to_owned(), "etcdutl".to_owned()],
-            server: None,
+            real: suite.usually_real(),
+            binaries: None,
             last: suite.usual_last(),
             failpoints: suite.has_failpoints(),
             plain_peers: false,
@@ -184,10 +196,10 @@ impl Arguments {
                 "--part" => parsed.part = Some(value()?),
                 "--update" => parsed.update = true,
                 "--real" => parsed.real = names(&value()?)?,
-                "--server" => {
+                "--binaries" => {
                     // Suites run elsewhere; the path is meant from here.
                     let path = PathBuf::from(value()?);
-                    parsed.server = Some(path.canonicalize().map_err(Error::file(path))?);
+                    parsed.binaries = Some(path.canonicalize().map_err(Error::file(path))?);
                 }
                 "--last" => {
                     let text = value()?;

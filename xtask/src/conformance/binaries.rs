@@ -62,25 +62,23 @@ impl Binaries {
 
 /// Our binary for one of etcd's names, built where needed.
 fn ours(name: &str, arguments: &Arguments) -> Result<PathBuf, Error> {
-    let (package, binary) = match name {
-        "etcd" => ("quorate", "quorate"),
-        "etcdctl" => ("quorate-ctl", "quoratectl"),
-        _ => ("quorate-utl", "quorateutl"),
+    let package = match name {
+        "etcd" => "quorate",
+        "etcdctl" => "quoratectl",
+        _ => "quorateutl",
     };
-    if name == "etcd" {
-        if let Some(server) = &arguments.server {
-            return Ok(server.clone());
-        }
-        if arguments.failpoints {
-            return failpoints::ours();
-        }
+    if let Some(folder) = &arguments.binaries {
+        return Ok(folder.join(package));
+    }
+    if name == "etcd" && arguments.failpoints {
+        return failpoints::ours();
     }
     command::run(
         command::cargo()
             .args(["build", "--release", "--package", package])
             .current_dir(crate::root()),
     )?;
-    Ok(cargo_target().join("release").join(binary))
+    Ok(cargo_target().join("release").join(package))
 }
 
 /// Where cargo puts what it builds.

@@ -160,7 +160,10 @@ impl Program {
             for name in ["etcd", "etcdctl", "etcdutl"] {
                 command.env(variable(name), binaries.folder.join(name));
             }
-            command.env(variable("real_etcd"), binaries.real.join("etcd"));
+            for name in ["etcd", "etcdctl", "etcdutl"] {
+                let real = variable(&format!("real_{name}"));
+                command.env(real, binaries.real.join(name));
+            }
             command.env(variable("bbolt"), binaries.real.join("bbolt"));
             command.env(variable("last_etcd"), &binaries.before);
             if let Some(rounds) = arguments.rounds {
