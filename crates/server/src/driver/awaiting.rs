@@ -4,11 +4,10 @@
 //! while it waits costs nothing but the unheard answer.
 
 use super::{Handle, Waiter};
-use prost::Message as _;
 use quorate_api::Error;
 use quorate_api::etcdserverpb::alarm_request::AlarmAction;
-use quorate_api::etcdserverpb::{AlarmRequest, AlarmType, InternalRaftRequest, RequestHeader};
-use quorate_node::{Member, Proposal, Reply};
+use quorate_api::etcdserverpb::{AlarmRequest, AlarmType, InternalRaftRequest};
+use quorate_node::{Member, Reply};
 use tokio::sync::oneshot;
 
 /// What a reply comes to for whoever waits for nothing but success.
@@ -66,12 +65,7 @@ impl Handle {
 
     /// Proposes an alarm for a member; it leaves with the next [`Handle::flush`].
     pub fn raise_alarm(&self, member_id: u64, alarm: AlarmType, token: Option<Waiter>) {
-        let id = self.draw_id();
         let request = InternalRaftRequest {
-            header: Some(RequestHeader {
-                id,
-                ..Default::default()
-            }),
             alarm: Some(AlarmRequest {
                 action: AlarmAction::Activate as i32,
                 member_id,
@@ -79,11 +73,6 @@ impl Handle {
             }),
             ..Default::default()
         };
-        self.propose(Proposal {
-            id,
-            data: request.encode_to_vec().into(),
-            token,
-            physical: false,
-        });
+        self.propose_own(request, token);
     }
 }

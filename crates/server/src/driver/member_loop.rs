@@ -435,10 +435,7 @@ impl MemberLoop {
     ) {
         for change in peers {
             match change {
-                PeerChange::Set { id, peer_urls } => {
-                    self.peers.add_peer(id, peer_urls.clone());
-                    self.peers.update_peer(id, peer_urls);
-                }
+                PeerChange::Set { id, peer_urls } => self.peers.set_peer(id, peer_urls),
                 PeerChange::Remove { id } => self.peers.remove_peer(id),
             }
         }

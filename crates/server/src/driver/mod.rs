@@ -202,12 +202,7 @@ impl Handle {
     /// `told`.
     pub fn compact(&self, revision: i64, told: Sender<(Result<(), api::Error>, Duration)>) {
         let began = Instant::now();
-        let id = self.draw_id();
         let request = InternalRaftRequest {
-            header: Some(RequestHeader {
-                id,
-                ..Default::default()
-            }),
             compaction: Some(CompactionRequest {
                 revision,
                 physical: false,
@@ -222,13 +217,25 @@ impl Handle {
             };
             let _gone = told.send((outcome, began.elapsed()));
         };
+        self.propose_own(request, Some(Waiter::Then(Box::new(then))));
+        self.flush();
+    }
+
+    /// Proposes what no client has asked for in these words; it leaves with the next
+    /// [`Handle::flush`].
+    fn propose_own(&self, request: InternalRaftRequest, token: Option<Waiter>) {
+        let id = self.draw_id();
+        let header = Some(RequestHeader {
+            id,
+            ..Default::default()
+        });
+        let request = InternalRaftRequest { header, ..request };
         self.propose(Proposal {
             id,
             data: request.encode_to_vec().into(),
-            token: Some(Waiter::Then(Box::new(then))),
+            token,
             physical: false,
         });
-        self.flush();
     }
 
     /// Numbers about watchers, as of a moment ago.

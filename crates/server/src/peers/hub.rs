@@ -77,8 +77,7 @@ impl Hub {
                 }
             }
             Command::Snapshot(message, source) => self.send_snapshot(*message, source),
-            Command::AddPeer(id, urls) => self.add_peer(id, &urls),
-            Command::UpdatePeer(id, urls) => self.update_peer(id, &urls),
+            Command::SetPeer(id, urls) => self.set_peer(id, &urls),
             Command::RemovePeer(id) => self.remove_peer(id),
             Command::Ask(request, answer) => {
                 let shared = self.local.shared.clone();
@@ -117,8 +116,9 @@ impl Hub {
         }
     }
 
-    fn add_peer(&self, id: u64, urls: &[String]) {
-        if self.peers.borrow().contains_key(&id) {
+    fn set_peer(&self, id: u64, urls: &[String]) {
+        if let Some(peer) = self.peers.borrow().get(&id) {
+            self.update_peer(id, peer, urls);
             return;
         }
         let peer = Peer::start(&self.local, id, urls);
@@ -155,11 +155,7 @@ impl Hub {
         );
     }
 
-    fn update_peer(&self, id: u64, urls: &[String]) {
-        let peers = self.peers.borrow();
-        let Some(peer) = peers.get(&id) else {
-            return;
-        };
+    fn update_peer(&self, id: u64, peer: &Peer, urls: &[String]) {
         peer.update(urls);
         tracing::info!(
             "local-member-id" = self.member(),

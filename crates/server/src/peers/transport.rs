@@ -35,8 +35,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     Send(Vec<Message>),
     Snapshot(Box<Message>, Box<dyn SnapshotSource>),
-    AddPeer(u64, Vec<String>),
-    UpdatePeer(u64, Vec<String>),
+    SetPeer(u64, Vec<String>),
     RemovePeer(u64),
     Ask(Request, Answer),
 }
@@ -218,14 +217,9 @@ impl Transport {
         let _unless_stopped = self.shared.tell(command);
     }
 
-    /// Connects to a member; nothing if it is a peer already.
-    pub fn add_peer(&self, id: u64, urls: Vec<String>) {
-        let _unless_stopped = self.shared.tell(Command::AddPeer(id, urls));
-    }
-
-    /// Reaches a peer at other URLs from now on.
-    pub fn update_peer(&self, id: u64, urls: Vec<String>) {
-        let _unless_stopped = self.shared.tell(Command::UpdatePeer(id, urls));
+    /// Connects to a member, or reaches it at these URLs from now on if it is a peer already.
+    pub fn set_peer(&self, id: u64, urls: Vec<String>) {
+        let _unless_stopped = self.shared.tell(Command::SetPeer(id, urls));
     }
 
     /// Ends the connections with a peer.

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixListener;
 fn members_find_each_other_again() {
     let one = Member::start(0xb1);
     let two = Member::start(0xb2);
-    one.transport.add_peer(two.id, vec![two.url()]);
-    two.transport.add_peer(one.id, vec![one.url()]);
+    one.transport.set_peer(two.id, vec![two.url()]);
+    two.transport.set_peer(one.id, vec![one.url()]);
     one.wait_for(Told::Kin(two.id, true));
     one.transport.send(vec![heartbeat(one.id, two.id)]);
     assert_eq!(two.messages(1), [heartbeat(one.id, two.id)]);
@@ -21,7 +21,7 @@ fn members_find_each_other_again() {
     // Whoever comes next may be of another kind.
     one.wait_for(Told::Kin(0xb2, false));
     let two = Member::start_with(0xb2, false, TcpListener::bind(address).unwrap());
-    two.transport.add_peer(one.id, vec![one.url()]);
+    two.transport.set_peer(one.id, vec![one.url()]);
     one.wait_for(Told::Active(0xb2, true));
     one.transport.send(vec![append(one.id, two.id, 1)]);
     assert_eq!(two.messages(1), [append(one.id, two.id, 1)]);
@@ -31,7 +31,7 @@ fn members_find_each_other_again() {
     one.transport.stop();
     // What comes after the end is nobody's.
     one.transport.send(vec![heartbeat(one.id, two.id)]);
-    one.transport.add_peer(9, vec![]);
+    one.transport.set_peer(9, vec![]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_message_for_somebody_else_is_answered_as_one_of_a_removed_member() {
     let other = Member::start(0xc2);
     // There is nobody yet to send it to.
     one.transport.send(vec![heartbeat(one.id, 0xc3)]);
-    one.transport.add_peer(0xc3, vec![other.url()]);
+    one.transport.set_peer(0xc3, vec![other.url()]);
     one.transport.send(vec![heartbeat(one.id, 0xc3)]);
     one.wait_for(Told::Failed(Failure::Removed));
 }
@@ -69,8 +69,8 @@ fn unix_sockets_do_too() {
     let transport = Transport::start(settings, host, Arc::new(Echo), listeners).unwrap();
     let other = Member::start(0xd2);
     let url = format!("unix://{}", path.display());
-    other.transport.add_peer(0xd1, vec![url.clone()]);
-    transport.add_peer(0xd2, vec![other.url()]);
+    other.transport.set_peer(0xd1, vec![url.clone()]);
+    transport.set_peer(0xd2, vec![other.url()]);
     other.transport.send(vec![heartbeat(0xd2, 0xd1)]);
     loop {
         if let Told::Messages(messages) = told.recv_timeout(PATIENCE).unwrap() {

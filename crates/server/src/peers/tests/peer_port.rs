@@ -11,7 +11,7 @@ fn get(path: &str, headers: &str) -> Vec<u8> {
 #[test]
 fn strangers_are_told_why_they_are_refused() {
     let member = Member::start(0x11);
-    member.transport.add_peer(0x12, vec![]);
+    member.transport.set_peer(0x12, vec![]);
     let ask = |request: &[u8]| exchange(member.address, request);
     let stream = |from: u64| format!("/raft/stream/msgapp/{from:x}");
     let to = |id: u64| format!("X-Raft-To: {id:x}\r\n");
@@ -169,7 +169,7 @@ fn open_stream(member: &Member, kind: StreamKind, from: u64) -> TcpStream {
 #[test]
 fn streams_carry_what_they_are_for_in_order() {
     let member = Member::start(0x31);
-    member.transport.add_peer(0x32, vec![]);
+    member.transport.set_peer(0x32, vec![]);
     let mut appends = open_stream(&member, StreamKind::MsgApp, 0x32);
     member.wait_for(Told::Active(0x32, true));
     let mut others = open_stream(&member, StreamKind::Message, 0x32);

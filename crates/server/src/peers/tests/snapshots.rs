@@ -64,7 +64,7 @@ fn files(member: &Member) -> Vec<String> {
 fn a_snapshot_arrives_whole_and_durable() {
     let one = Member::start(0xe1);
     let two = Member::start(0xe2);
-    one.transport.add_peer(two.id, vec![two.url()]);
+    one.transport.set_peer(two.id, vec![two.url()]);
     let len = (3 << 20) + 17;
     let source = || Box::new(Source { len, readable: len });
     let sent = message(one.id, two.id, 7);
@@ -99,7 +99,7 @@ fn a_snapshot_arrives_whole_and_durable() {
 fn half_a_snapshot_leaves_nothing() {
     let one = Member::start(0xf1);
     let two = Member::start(0xf2);
-    one.transport.add_peer(two.id, vec![two.url()]);
+    one.transport.set_peer(two.id, vec![two.url()]);
     let source = Box::new(Source {
         len: 4 << 20,
         readable: 2 << 20,
@@ -176,7 +176,7 @@ fn the_end_comes_in_the_middle_of_a_snapshot() {
 fn a_disk_that_fails_is_told_to_the_sender() {
     let one = Member::start(0xfa1);
     let two = Member::start(0xfa2);
-    one.transport.add_peer(two.id, vec![two.url()]);
+    one.transport.set_peer(two.id, vec![two.url()]);
     let source = || {
         Box::new(Source {
             len: 2 << 20,

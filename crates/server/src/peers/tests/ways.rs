@@ -46,7 +46,7 @@ fn streams_are_dialled_and_read() {
         }
         Act::Stay(stream_response(&chunk))
     });
-    member.transport.add_peer(0x62, vec![raw.url()]);
+    member.transport.set_peer(0x62, vec![raw.url()]);
     let (mut appends, mut others) = (Vec::new(), Vec::new());
     while appends.len() < 10 || others.len() < 10 {
         for message in member.messages(1) {
@@ -84,7 +84,7 @@ fn what_finds_no_stream_is_posted() {
             _ => NOT_FOUND.to_vec(),
         })
     });
-    member.transport.add_peer(0x72, vec![raw.url()]);
+    member.transport.set_peer(0x72, vec![raw.url()]);
     for _ in 0..3 {
         member.transport.send(vec![heartbeat(0x71, 0x72)]);
         let heard = raw.wait(|heard| heard.method == "POST");
@@ -101,13 +101,13 @@ fn what_finds_no_stream_is_posted() {
 fn a_lost_message_is_told_and_another_url_is_tried() {
     let member = Member::start(0x81);
     let gone = RawPeer::start(|_| Act::Close);
-    member.transport.add_peer(0x82, vec![gone.url()]);
+    member.transport.set_peer(0x82, vec![gone.url()]);
     member.transport.send(vec![heartbeat(0x81, 0x82)]);
     member.wait_for(Told::Unreachable(0x82));
 
     let raw = RawPeer::start(|_| Act::Answer(NOT_FOUND.to_vec()));
     let urls = vec!["https://h:1".to_owned(), gone.url(), raw.url()];
-    member.transport.update_peer(0x82, urls);
+    member.transport.set_peer(0x82, urls);
     raw.wait(|heard| heard.path.starts_with("/raft/stream/"));
 }
 
@@ -120,7 +120,7 @@ fn a_member_learns_that_it_was_removed() {
             _ => NOT_FOUND.to_vec(),
         })
     });
-    member.transport.add_peer(0x92, vec![raw.url()]);
+    member.transport.set_peer(0x92, vec![raw.url()]);
     member.transport.send(vec![heartbeat(0x91, 0x92)]);
     member.wait_for(Told::Failed(Failure::Removed));
 
@@ -129,7 +129,7 @@ fn a_member_learns_that_it_was_removed() {
         let gone = "HTTP/1.1 410 Gone\r\nX-Server-Version: 3.7.3\r\nContent-Length: 0\r\n\r\n";
         Act::Answer(gone.into())
     });
-    member.transport.add_peer(0x94, vec![raw.url()]);
+    member.transport.set_peer(0x94, vec![raw.url()]);
     member.wait_for(Told::Failed(Failure::Removed));
 }
 
