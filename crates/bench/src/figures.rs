@@ -104,6 +104,12 @@ figures! {
     "sget3.p99", "3 members, get, serializable: p99", "ms", NoGoal;
     "failover.seconds", "3 members, leader killed: until a put is acknowledged", "s", RatioAtMost(1.0);
     "failover.max", "3 members, leader killed: the longest of those", "s", NoGoal;
+    "tools.size", "size of the snapshot", "MB", NoGoal;
+    "tools.save", "snapshot save", "s", NoGoal;
+    "tools.save_memory", "snapshot save: most anonymous memory", "MB", NoGoal;
+    "tools.restore", "snapshot restore", "s", RatioAtMost(0.5);
+    "tools.restore_memory", "snapshot restore: most anonymous memory", "MB", RatioAtMost(0.5);
+    "tools.status", "snapshot status", "s", NoGoal;
 }
 
 /// The names of the loads on one member, in the order they run.
@@ -114,6 +120,9 @@ pub const LOADS: &[&str] = &[
 
 /// Those on clusters of three.
 pub const LOADS_OF_THREE: &[&str] = &["put3", "lput3", "get3", "sget3", "failover"];
+
+/// What is measured of the command-line tools.
+pub const TOOLS: &str = "tools";
 
 /// What one run of one load on one server gave.
 #[derive(Clone, Debug, Default)]
@@ -194,8 +203,8 @@ mod tests {
         let mut ids: Vec<_> = FIGURES.iter().map(|figure| figure.id).collect();
         for id in &ids {
             let (load, _) = id.split_once('.').expect("load.figure");
-            let places = [LOADS, LOADS_OF_THREE].map(|loads| loads.contains(&load));
-            assert!(places[0] != places[1], "{id}");
+            let places = [LOADS, LOADS_OF_THREE, &[TOOLS]].map(|loads| loads.contains(&load));
+            assert_eq!(places.iter().filter(|here| **here).count(), 1, "{id}");
         }
         ids.sort_unstable();
         ids.dedup();

@@ -18,6 +18,7 @@ mod probe;
 mod process;
 mod report;
 mod requests;
+mod tools;
 mod watchers;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -89,6 +90,30 @@ fn command() -> Command {
                 .value_parser(value_parser!(u64).range(100_000..100_000_000))
                 .help("how many keys the load `keys` has (1,000,000; quick: 200,000)"),
         );
+    let tools = Command::new("tools")
+        .about("Measures the command-line tools on a large snapshot")
+        .arg(path("etcd", "the server that the snapshot is of").required(true))
+        .arg(path("etcdctl", "etcd's").required(true))
+        .arg(path("etcdutl", "etcd's").required(true))
+        .arg(path("quoratectl", "ours").required(true))
+        .arg(path("quorateutl", "ours").required(true))
+        .arg(path("directory", "where files are made; a real disk").default_value("."))
+        .arg(
+            Arg::new("mebibytes")
+                .long("mebibytes")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..8000))
+                .default_value("1024")
+                .help("size of the snapshot"),
+        )
+        .arg(
+            Arg::new("rounds")
+                .long("rounds")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..100))
+                .default_value("3")
+                .help("how many rounds"),
+        );
     let picture = Command::new("picture")
         .about("Draws the ratios of one or several reports; a later one's figures win")
         .arg(path("out", "the SVG to write").required(true))
@@ -103,6 +128,7 @@ fn command() -> Command {
         .about("Measures quorate beside etcd")
         .subcommand_required(true)
         .subcommand(compare)
+        .subcommand(tools)
         .subcommand(picture)
 }
 
@@ -110,6 +136,7 @@ fn main() -> ExitCode {
     let matches = command().get_matches();
     let outcome = match matches.subcommand() {
         Some(("compare", matches)) => compare(matches),
+        Some(("tools", matches)) => measure_tools(matches).map(|()| true),
         Some(("picture", matches)) => picture(matches).map(|()| true),
         _ => Err(io::Error::other("there is no such command")),
     };
@@ -121,6 +148,35 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+#[allow(clippy::print_stdout)]
+fn measure_tools(matches: &ArgMatches) -> io::Result<()> {
+    let path = |name| {
+        let path: &PathBuf = matches.get_one(name).expect("it is required");
+        fs::canonicalize(path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    };
+    let mebibytes: &u64 = matches.get_one("mebibytes").expect("it has a default");
+    let rounds: &u32 = matches.get_one("rounds").expect("it has a default");
+    let side = |ctl, utl| {
+        Ok::<_, io::Error>(tools::Tools {
+            ctl: path(ctl)?,
+            utl: path(utl)?,
+        })
+    };
+    let settings = tools::Settings {
+        server: path("etcd")?,
+        tools: [
+            side("etcdctl", "etcdutl")?,
+            side("quoratectl", "quorateutl")?,
+        ],
+        parent: path("directory")?,
+        bytes: mebibytes << 20,
+        rounds: *rounds,
+    };
+    println!("{}", tools::run(&settings)?);
+    Ok(())
 }
 
 fn picture(matches: &ArgMatches) -> io::Result<()> {
