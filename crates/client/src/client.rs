@@ -1,59 +1,113 @@
-//! The channel and the three shapes of a call.
+//! A handle on a cluster, and the three shapes of a call.
 
-use crate::codec::Messages;
-use crate::error::chain;
+use crate::balancer::Balancer;
+use crate::codec;
+use crate::connection::{Dialer, Lane};
+use crate::options::Options;
+use crate::retry::{Jitter, Repeat, Situation, Verdict, judge, wait_before};
+use crate::token::{Held, Token, Tokens};
 use crate::{Error, Result};
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use prost::Message;
 use quorate_api::Method;
-use std::time::Duration;
-use tokio_stream::Stream;
+use quorate_api::error::Code;
+use quorate_api::etcdserverpb::{AuthenticateRequest, AuthenticateResponse};
+use std::sync::Arc;
+use tokio_stream::{Stream, StreamExt};
 use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Streaming};
 
-/// How to connect.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How long a connection may take to come up.
-    pub connect_timeout: Duration,
-    /// The HTTP/2 window of one stream, in bytes.
-    pub stream_window_bytes: u32,
-    /// The HTTP/2 window of a connection, in bytes.
-    pub connection_window_bytes: u32,
-}
+/// The version of the API that requests say they speak.
+const API_VERSION: &str = "3.7";
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            connect_timeout: Duration::from_secs(5),
-            stream_window_bytes: 1 << 20,
-            connection_window_bytes: 4 << 20,
-        }
-    }
-}
-
-/// A handle on a server or a cluster; clones share the connections.
+/// A handle on a cluster or one of its members; clones share the connections.
+///
+/// Calls go to the endpoints that are up in turn. What failed is tried again as
+/// [`Options::retry`] says: calls that only read, or can be done twice, whenever no member could
+/// answer; writes only if they surely did nothing; and any call once more with a new token when the
+/// old one is refused.
 #[derive(Clone, Debug)]
 pub struct Client {
-    channel: Channel,
+    shared: Arc<Shared>,
+    require_leader: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    balancer: Balancer,
+    options: Arc<Options>,
+    jitter: Arc<Jitter>,
+    /// Those of the cluster: a client of one endpoint shares them.
+    tokens: Arc<Tokens>,
 }
 
 impl Client {
-    /// A client of these endpoints, `http://host:port` or `host:port` each; with several, calls
-    /// are spread over those that can be reached. Connections are made when first needed, within
-    /// the Tokio runtime that this is called in.
+    /// A client of these endpoints: `host:port`, `http://…`, `https://…`, `unix://path` or
+    /// `unixs://path` each. Connections are made when first needed, by tasks of the Tokio runtime
+    /// that then runs.
     pub fn new(endpoints: &[&str], options: &Options) -> Result<Client> {
-        let mut parsed = endpoints
-            .iter()
-            .map(|text| endpoint(text, options))
-            .collect::<Result<Vec<Endpoint>>>()?;
-        let channel = match parsed.len() {
-            0 => return Err(Error::NoEndpoint),
-            1 => parsed.remove(0).connect_lazy(),
-            _ => Channel::balance_list(parsed.into_iter()),
-        };
-        Ok(Client { channel })
+        let options = Arc::new(options.clone());
+        let tokens = Arc::new(Tokens::new(options.credentials.clone()));
+        Client::with(endpoints, options, tokens)
+    }
+
+    fn with(endpoints: &[&str], options: Arc<Options>, tokens: Arc<Tokens>) -> Result<Client> {
+        let dialers = dialers(endpoints, &options)?;
+        let jitter = Arc::new(Jitter::new(options.retry.seed));
+        Ok(Client {
+            require_leader: options.require_leader,
+            shared: Arc::new(Shared {
+                balancer: Balancer::new(dialers, jitter.clone()),
+                options,
+                jitter,
+                tokens,
+            }),
+        })
+    }
+
+    /// A client of one endpoint, with the options and the token of this one: for what is asked of
+    /// one member (status, hash, defragmentation, a transfer of leadership).
+    pub fn endpoint(&self, endpoint: &str) -> Result<Client> {
+        let shared = &self.shared;
+        let one = Client::with(&[endpoint], shared.options.clone(), shared.tokens.clone())?;
+        Ok(Client {
+            require_leader: self.require_leader,
+            ..one
+        })
+    }
+
+    /// The same client, whose calls and streams fail while their member has no leader.
+    pub fn require_leader(&self) -> Client {
+        Client {
+            require_leader: true,
+            ..self.clone()
+        }
+    }
+
+    /// The endpoints that calls go to.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.shared.balancer.endpoints()
+    }
+
+    /// Takes other endpoints, for all clones. Those that stay keep their connections; streams over
+    /// those that go end.
+    pub fn set_endpoints(&self, endpoints: &[&str]) -> Result<()> {
+        let dialers = dialers(endpoints, &self.shared.options)?;
+        self.shared.balancer.replace(dialers);
+        Ok(())
+    }
+
+    /// What the client was made with.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// Forgets the token, where a password can give another: the next call asks for one.
+    pub async fn refresh_token(&self) -> Result<()> {
+        let token = self.token(None).await?;
+        self.token(Some(&token)).await.map(drop)
     }
 
     /// One request, one answer.
@@ -62,12 +116,17 @@ impl Client {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut grpc = self.ready(method).await?;
-        let codec = Messages::<Q, A>::new();
-        grpc.unary(Request::new(request), path(method), codec)
-            .await
-            .map(tonic::Response::into_inner)
-            .map_err(|status| Error::from_status(method.path(), &status))
+        let request = self.encode(method, &request)?;
+        let answer = self.answer(method, request);
+        let Some(limit) = self.shared.options.request_timeout else {
+            return answer.await;
+        };
+        match tokio::time::timeout(limit, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::Deadline {
+                method: method.path(),
+            }),
+        }
     }
 
     /// One request, a stream of answers. Returns when the server has begun to answer.
@@ -76,42 +135,210 @@ impl Client {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut grpc = self.ready(method).await?;
-        let codec = Messages::<Q, A>::new();
-        grpc.server_streaming(Request::new(request), path(method), codec)
-            .await
-            .map(|response| Answers::new(method, response.into_inner()))
-            .map_err(|status| Error::from_status(method.path(), &status))
+        let request = self.encode(method, &request)?;
+        let mut attempts = Attempts::new(self, method);
+        let mut token = self.token(None).await?;
+        loop {
+            let (mut grpc, lane) = self.lane(method).await?;
+            let sent = self.request(&token, request.clone());
+            let answers = grpc
+                .server_streaming(sent, path(method), codec::Answers::new())
+                .await;
+            let error = match answers {
+                Ok(response) => {
+                    return Ok(Answers::new(method, response.into_inner(), lane, self));
+                }
+                Err(status) => Error::from_status(method.path(), &status),
+            };
+            if attempts.again(error).await? == Next::WithNewToken {
+                token = self.token(Some(&token)).await?;
+            }
+        }
     }
 
     /// A stream of requests, a stream of answers. Returns when the server has begun to answer,
-    /// which it may do only after the first request.
+    /// which it may do only after the first request. It is not tried again.
     pub async fn exchange<Q, A, S>(&self, method: Method, requests: S) -> Result<Answers<A>>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
         S: Stream<Item = Q> + Send + 'static,
     {
-        let mut grpc = self.ready(method).await?;
-        let codec = Messages::<Q, A>::new();
-        grpc.streaming(Request::new(requests), path(method), codec)
+        let token = self.token(None).await?;
+        let (mut grpc, lane) = self.lane(method).await?;
+        let requests = requests.map(|request| Bytes::from(request.encode_to_vec()));
+        grpc.streaming(
+            self.request(&token, requests),
+            path(method),
+            codec::Answers::new(),
+        )
+        .await
+        .map(|response| Answers::new(method, response.into_inner(), lane, self))
+        .map_err(|status| Error::from_status(method.path(), &status))
+    }
+
+    /// Tries until there is an answer, the failure is final, or the attempts are used up.
+    async fn answer<A>(&self, method: Method, request: Bytes) -> Result<A>
+    where
+        A: Message + Default + 'static,
+    {
+        let mut attempts = Attempts::new(self, method);
+        let mut token = self.token(None).await?;
+        loop {
+            let error = match self.attempt(method, &token, request.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if attempts.again(error).await? == Next::WithNewToken {
+                token = self.token(Some(&token)).await?;
+            }
+        }
+    }
+
+    async fn attempt<A>(&self, method: Method, token: &Token, request: Bytes) -> Result<A>
+    where
+        A: Message + Default + 'static,
+    {
+        let (mut grpc, _lane) = self.lane(method).await?;
+        let mut request = self.request(token, request);
+        if let Some(limit) = self.shared.options.request_timeout {
+            request.set_timeout(limit);
+        }
+        grpc.unary(request, path(method), codec::Answers::new())
             .await
-            .map(|response| Answers::new(method, response.into_inner()))
+            .map(tonic::Response::into_inner)
             .map_err(|status| Error::from_status(method.path(), &status))
     }
 
-    async fn ready(&self, method: Method) -> Result<Grpc<Channel>> {
-        let mut grpc = Grpc::new(self.channel.clone())
-            .max_decoding_message_size(usize::MAX)
-            .max_encoding_message_size(usize::MAX);
-        match grpc.ready().await {
-            Ok(()) => Ok(grpc),
-            Err(error) => Err(Error::Connection {
-                method: method.path(),
-                reason: chain(&error),
-            }),
+    /// The token to call with; a new one if this one was refused.
+    async fn token(&self, refused: Option<&Token>) -> Result<Token> {
+        let wanted = match self.shared.tokens.get(refused).await {
+            Held::Known(token) => return Ok(token),
+            Held::Wanted(wanted) => wanted,
+        };
+        let method = Method::AuthAuthenticate;
+        let request = AuthenticateRequest {
+            name: wanted.user.to_owned(),
+            password: wanted.password.to_owned(),
+        };
+        let request = self.encode(method, &request)?;
+        let mut attempts = Attempts::new(self, method);
+        attempts.situation.has_password = false;
+        loop {
+            let answer: Result<AuthenticateResponse> =
+                self.attempt(method, &Token::none(), request.clone()).await;
+            match answer {
+                Ok(answer) => return wanted.keep(Ok(answer.token)),
+                Err(error) => match attempts.again(error).await {
+                    Ok(_) => {}
+                    Err(error) => return wanted.keep(Err(error)),
+                },
+            }
         }
     }
+
+    /// A connection that is up.
+    async fn lane(&self, method: Method) -> Result<(Grpc<Lane>, Lane)> {
+        let wait = self.shared.options.wait_for_ready;
+        loop {
+            let lane = self.shared.balancer.pick(method.path(), wait).await?;
+            let mut grpc = Grpc::with_origin(lane.clone(), lane.origin())
+                .max_decoding_message_size(self.shared.options.answer_bytes_max);
+            // It may have broken since it was picked; another is there or is being made.
+            if grpc.ready().await.is_ok() {
+                return Ok((grpc, lane));
+            }
+        }
+    }
+
+    fn encode(&self, method: Method, request: &impl Message) -> Result<Bytes> {
+        let (length, most) = (request.encoded_len(), self.shared.options.request_bytes_max);
+        if length > most {
+            return Err(Error::Status {
+                method: method.path(),
+                code: Code::ResourceExhausted as i32,
+                text: format!("trying to send message larger than max ({length} vs. {most})"),
+            });
+        }
+        Ok(request.encode_to_vec().into())
+    }
+
+    fn request<T>(&self, token: &Token, body: T) -> Request<T> {
+        let mut request = Request::new(body);
+        let metadata = request.metadata_mut();
+        metadata.insert(
+            "client-api-version",
+            MetadataValue::from_static(API_VERSION),
+        );
+        if self.require_leader {
+            metadata.insert("hasleader", MetadataValue::from_static("true"));
+        }
+        // A token that no header can carry is none of the cluster's.
+        if let Some(token) = &token.value
+            && let Ok(value) = token.parse()
+        {
+            metadata.insert("token", value);
+        }
+        request
+    }
+}
+
+/// The attempts of one call.
+struct Attempts<'a> {
+    client: &'a Client,
+    repeat: Repeat,
+    situation: Situation,
+    made: u32,
+}
+
+/// How an attempt is made after one that failed.
+#[derive(PartialEq, Eq)]
+enum Next {
+    AsBefore,
+    WithNewToken,
+}
+
+impl Attempts<'_> {
+    fn new(client: &Client, method: Method) -> Attempts<'_> {
+        let shared = &client.shared;
+        Attempts {
+            client,
+            repeat: Repeat::of(method),
+            situation: Situation {
+                endpoints: shared.balancer.len(),
+                has_password: shared.tokens.has_password(),
+                has_fixed_token: shared.tokens.has_fixed_token(),
+            },
+            made: 0,
+        }
+    }
+
+    /// Returns when the next attempt is to be made, or gives the error back.
+    async fn again(&mut self, error: Error) -> Result<Next> {
+        let shared = &self.client.shared;
+        let retry = &shared.options.retry;
+        self.made += 1;
+        let verdict = judge(&error, self.repeat, self.situation);
+        if verdict == Verdict::Return || self.made >= retry.attempts_max {
+            return Err(error);
+        }
+        let wait = wait_before(self.made, self.situation.endpoints, retry, &shared.jitter);
+        tokio::time::sleep(wait).await;
+        match verdict {
+            Verdict::Reauthenticate => Ok(Next::WithNewToken),
+            _ => Ok(Next::AsBefore),
+        }
+    }
+}
+
+fn dialers(endpoints: &[&str], options: &Arc<Options>) -> Result<Vec<Dialer>> {
+    if endpoints.is_empty() {
+        return Err(Error::NoEndpoint);
+    }
+    endpoints
+        .iter()
+        .map(|text| Dialer::new(text, options))
+        .collect()
 }
 
 /// The answers of a streaming call.
@@ -119,11 +346,19 @@ impl Client {
 pub struct Answers<A> {
     method: Method,
     stream: Streaming<A>,
+    /// The connection lives as long as someone reads from it.
+    _lane: Lane,
+    _client: Client,
 }
 
 impl<A> Answers<A> {
-    fn new(method: Method, stream: Streaming<A>) -> Answers<A> {
-        Answers { method, stream }
+    fn new(method: Method, stream: Streaming<A>, lane: Lane, client: &Client) -> Answers<A> {
+        Answers {
+            method,
+            stream,
+            _lane: lane,
+            _client: client.clone(),
+        }
     }
 
     /// The next answer; `None` when the server has ended the stream well.
@@ -146,49 +381,58 @@ fn path(method: Method) -> PathAndQuery {
     PathAndQuery::from_static(method.path())
 }
 
-fn endpoint(text: &str, options: &Options) -> Result<Endpoint> {
-    let url = match text.contains("://") {
-        true => text.to_owned(),
-        false => format!("http://{text}"),
-    };
-    let refused = |reason: String| Error::Endpoint {
-        endpoint: text.to_owned(),
-        reason,
-    };
-    if !url.starts_with("http://") {
-        return Err(refused("only http:// is spoken".to_owned()));
-    }
-    let endpoint = Endpoint::from_shared(url).map_err(|error| refused(chain(&error)))?;
-    if endpoint.uri().host().is_none_or(str::is_empty) {
-        return Err(refused("it names no host".to_owned()));
-    }
-    Ok(endpoint
-        .connect_timeout(options.connect_timeout)
-        .initial_stream_window_size(options.stream_window_bytes)
-        .initial_connection_window_size(options.connection_window_bytes)
-        .tcp_nodelay(true))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use quorate_api::etcdserverpb::{StatusRequest, StatusResponse};
 
-    fn client(endpoints: &[&str]) -> Result<Client> {
-        Client::new(endpoints, &Options::default())
+    #[test]
+    fn calls_may_be_made_by_any_task() {
+        fn sendable<T: Send>(_: T) {}
+        let client = Client::new(&["127.0.0.1:1"], &Options::default()).expect("an endpoint");
+        sendable(
+            client.call::<_, StatusResponse>(Method::MaintenanceStatus, StatusRequest::default()),
+        );
+        sendable(
+            client
+                .receive::<_, StatusResponse>(Method::MaintenanceStatus, StatusRequest::default()),
+        );
+        sendable(client.status());
     }
 
-    #[tokio::test]
-    async fn endpoints_are_checked() {
+    #[test]
+    fn endpoints_are_checked() {
+        let client = |endpoints: &[&str]| Client::new(endpoints, &Options::default());
         assert!(matches!(client(&[]), Err(Error::NoEndpoint)));
-        for bad in ["https://a:1", "ftp://a", "http://", "http://a b"] {
+        for bad in ["ftp://a", "http://", "http://a b"] {
             let answer = client(&[bad]);
             assert!(
                 matches!(&answer, Err(Error::Endpoint { endpoint, .. }) if endpoint == bad),
                 "{bad}: {answer:?}"
             );
         }
-        assert!(client(&["127.0.0.1:1", "http://localhost:2"]).is_ok());
+        let two = client(&["127.0.0.1:1", "http://localhost:2"]).expect("endpoints");
+        assert_eq!(two.endpoints(), ["127.0.0.1:1", "http://localhost:2"]);
+        assert!(two.set_endpoints(&[]).is_err());
+        two.set_endpoints(&["https://a:3"]).expect("an endpoint");
+        assert_eq!(two.clone().endpoints(), ["https://a:3"]);
+    }
+
+    #[test]
+    fn a_request_that_is_too_large_is_not_sent() {
+        let options = Options {
+            request_bytes_max: 1,
+            ..Options::default()
+        };
+        let client = Client::new(&["127.0.0.1:1"], &options).expect("an endpoint");
+        let large = AuthenticateRequest {
+            name: "abc".to_owned(),
+            password: String::new(),
+        };
+        match client.encode(Method::AuthAuthenticate, &large) {
+            Err(Error::Status { code: 8, text, .. }) => assert!(text.ends_with("(5 vs. 1)")),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[tokio::test]
@@ -199,12 +443,20 @@ mod tests {
             .bind("127.0.0.1:0".parse().expect("an address"))
             .expect("a free port");
         let address = socket.local_addr().expect("bound").to_string();
-        let client = client(&[&address]).expect("an endpoint");
+        let options = Options {
+            wait_for_ready: false,
+            retry: crate::Retry {
+                attempts_max: 1,
+                ..crate::Retry::default()
+            },
+            ..Options::default()
+        };
+        let client = Client::new(&[&address], &options).expect("an endpoint");
         let answer: Result<StatusResponse> = client
             .call(Method::MaintenanceStatus, StatusRequest::default())
             .await;
         assert!(
-            matches!(&answer, Err(Error::Connection { method, .. }) if method.ends_with("/Status")),
+            matches!(&answer, Err(Error::Connection { method, unsent: true, .. }) if method.ends_with("/Status")),
             "{answer:?}"
         );
     }

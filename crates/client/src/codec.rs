@@ -1,31 +1,31 @@
 //! Messages to bytes and back, for tonic's framing.
+//!
+//! A request is encoded before it is handed over, so that one that is sent again is not encoded
+//! again.
 
+use bytes::{BufMut, Bytes};
 use prost::Message;
 use std::marker::PhantomData;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Encodes `Q`, decodes `A`.
-pub(crate) struct Messages<Q, A>(PhantomData<fn(Q) -> A>);
+/// Takes encoded requests, decodes `A`.
+pub(crate) struct Answers<A>(PhantomData<fn() -> A>);
 
-impl<Q, A> Messages<Q, A> {
-    pub(crate) fn new() -> Messages<Q, A> {
-        Messages(PhantomData)
+impl<A> Answers<A> {
+    pub(crate) fn new() -> Answers<A> {
+        Answers(PhantomData)
     }
 }
 
-impl<Q, A> Codec for Messages<Q, A>
-where
-    Q: Message + 'static,
-    A: Message + Default + 'static,
-{
-    type Encode = Q;
+impl<A: Message + Default + 'static> Codec for Answers<A> {
+    type Encode = Bytes;
     type Decode = A;
-    type Encoder = Encode<Q>;
+    type Encoder = Encoded;
     type Decoder = Decode<A>;
 
-    fn encoder(&mut self) -> Encode<Q> {
-        Encode(PhantomData)
+    fn encoder(&mut self) -> Encoded {
+        Encoded
     }
 
     fn decoder(&mut self) -> Decode<A> {
@@ -33,16 +33,15 @@ where
     }
 }
 
-pub(crate) struct Encode<Q>(PhantomData<fn(Q)>);
+pub(crate) struct Encoded;
 
-impl<Q: Message> Encoder for Encode<Q> {
-    type Item = Q;
+impl Encoder for Encoded {
+    type Item = Bytes;
     type Error = Status;
 
-    fn encode(&mut self, message: Q, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        message
-            .encode(buffer)
-            .map_err(|error| Status::internal(format!("cannot encode the request: {error}")))
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
     }
 }
 

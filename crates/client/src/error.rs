@@ -1,5 +1,6 @@
 //! What can go wrong between a caller and its answer.
 
+use crate::connection::Broken;
 use quorate_api::Error as Known;
 
 /// Why a call has no answer.
@@ -13,6 +14,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A key or a certificate cannot be used.
+    #[error("{file}: {reason}")]
+    Tls {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// No endpoint was given.
     #[error("no endpoint given")]
     NoEndpoint,
@@ -21,6 +30,8 @@ pub enum Error {
     Connection {
         /// The rpc's path.
         method: &'static str,
+        /// Nothing was done: the server has not seen the request, or refused to look at it.
+        unsent: bool,
         /// The chain of causes.
         reason: String,
     },
@@ -36,6 +47,12 @@ pub enum Error {
         code: i32,
         /// The status message.
         text: String,
+    },
+    /// There was no answer within [`crate::Options::request_timeout`]. A write may have happened.
+    #[error("context deadline exceeded")]
+    Deadline {
+        /// The rpc's path.
+        method: &'static str,
     },
     /// A stream ended where the protocol has another message.
     #[error("{method}: the stream ended early")]
@@ -56,6 +73,9 @@ impl Error {
         match transport {
             Some(source) => Error::Connection {
                 method,
+                unsent: source
+                    .downcast_ref::<Broken>()
+                    .is_some_and(|broken| broken.unsent),
                 reason: chain(source),
             },
             None => Error::Status {

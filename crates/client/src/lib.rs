@@ -1,26 +1,33 @@
 //! A client of etcd's API, version 3: for quorate and for etcd.
 //!
-//! [`Client`] holds one channel to one or several endpoints and is cheap to clone; every rpc goes
+//! [`Client`] holds a connection to each of its endpoints and is cheap to clone; every rpc goes
 //! through [`Client::call`], [`Client::receive`] or [`Client::exchange`], and the typed methods
 //! beside them (one file for each service) are thin. Messages are those of `quorate_api`.
 //!
 //! Invariants:
-//! - Nothing is retried here: a write that failed with a broken connection may have happened.
-//! - An answer's size is not bounded by the client; the server bounds what it sends.
+//! - A write that may have happened is never sent again; see [`Client`] for what is.
 //! - A status of the server whose text etcd fixes arrives as [`Error::Known`].
 
+mod address;
+mod balancer;
 mod client;
 mod codec;
+mod connection;
 mod error;
 mod kv;
 mod lease;
 mod maintenance;
+mod options;
+mod retry;
+mod tls;
+mod token;
 mod watch;
 
-pub use client::{Answers, Client, Options};
+pub use client::{Answers, Client};
 pub use error::Error;
 pub use lease::KeepAlive;
 pub use maintenance::Snapshot;
+pub use options::{Credentials, Options, Retry, Tls};
 pub use quorate_api as api;
 pub use watch::Watch;
 

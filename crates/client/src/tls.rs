@@ -1,0 +1,223 @@
+//! TLS from files.
+//!
+//! Invariants:
+//! - Files are read anew for each configuration, so a connection uses what is there when it is
+//!   made.
+//! - A certificate of the server is trusted if it chains to a trusted one, or is one of those
+//!   itself (as Go's verifier has it): a self-signed certificate is its own root.
+
+use crate::error::chain;
+use crate::options::Tls;
+use crate::{Error, Result};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+/// What a new connection does its handshake with.
+pub(crate) fn configuration(tls: &Tls) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match tls.insecure_skip_verify {
+        true => Arc::new(Unverified(provider.clone())),
+        false => Arc::new(Trusted::new(tls.ca_file.as_deref(), provider.clone())?),
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable("the protocol versions", &error))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut configuration = match (&tls.cert_file, &tls.key_file) {
+        (None, None) => builder.with_no_client_auth(),
+        (Some(cert), Some(key)) => builder
+            .with_client_auth_cert(certificates(cert)?, private_key(key)?)
+            .map_err(|error| unusable(&cert.display().to_string(), &error))?,
+        (cert, key) => {
+            let name = |file: &Option<std::path::PathBuf>| match file {
+                Some(file) => file.display().to_string(),
+                None => String::new(),
+            };
+            return Err(Error::Tls {
+                file: name(cert) + &name(key),
+                reason: "certificate and key come together or not at all".to_owned(),
+            });
+        }
+    };
+    configuration.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(configuration))
+}
+
+fn unusable(file: &str, error: &(dyn std::error::Error + 'static)) -> Error {
+    Error::Tls {
+        file: file.to_owned(),
+        reason: chain(error),
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let name = file.display().to_string();
+    let read = CertificateDer::pem_file_iter(file).map_err(|error| unusable(&name, &error))?;
+    let all = read
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(|error| unusable(&name, &error))?;
+    match all.is_empty() {
+        true => Err(Error::Tls {
+            file: name,
+            reason: "there is no certificate in it".to_owned(),
+        }),
+        false => Ok(all),
+    }
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(file)
+        .map_err(|error| unusable(&file.display().to_string(), &error))
+}
+
+/// The system's trusted certificates, read once.
+fn system_roots() -> &'static [CertificateDer<'static>] {
+    static ROOTS: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+    ROOTS.get_or_init(|| rustls_native_certs::load_native_certs().certs)
+}
+
+/// Verifies chains to what is trusted.
+#[derive(Debug)]
+struct Trusted {
+    trusted: Vec<CertificateDer<'static>>,
+    /// `None` where nothing is trusted.
+    chains: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Trusted {
+    fn new(ca_file: Option<&Path>, provider: Arc<CryptoProvider>) -> Result<Trusted> {
+        let name = ca_file.map_or("the system's roots".to_owned(), |f| f.display().to_string());
+        let trusted = match ca_file {
+            Some(file) => certificates(file)?,
+            None => system_roots().to_vec(),
+        };
+        let mut roots = RootCertStore::empty();
+        let (_, unreadable) = roots.add_parsable_certificates(trusted.iter().cloned());
+        if ca_file.is_some() && unreadable > 0 {
+            return Err(Error::Tls {
+                file: name,
+                reason: format!("{unreadable} certificates in it cannot be read"),
+            });
+        }
+        let chains = match roots.is_empty() {
+            true => None,
+            false => Some(
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                    .build()
+                    .map_err(|error| unusable(&name, &error))?,
+            ),
+        };
+        Ok(Trusted {
+            trusted,
+            chains,
+            provider,
+        })
+    }
+}
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        let Some(chains) = &self.chains else {
+            return Err(CertificateError::UnknownIssuer.into());
+        };
+        match chains.verify_server_cert(certificate, between, name, ocsp, now) {
+            // Its dates were found good before its kind was looked at.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
+                if self.trusted.iter().any(|root| root == certificate) =>
+            {
+                let parsed = ParsedCertificate::try_from(certificate)?;
+                rustls::client::verify_server_name(&parsed, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// Takes any certificate, as was asked for; whoever has it must still own its key.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
