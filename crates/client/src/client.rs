@@ -3,7 +3,9 @@
 use crate::balancer::Balancer;
 use crate::codec;
 use crate::connection::{Dialer, Lane};
+use crate::namespace::Namespace;
 use crate::options::Options;
+use crate::ordering::{Order, Reading};
 use crate::retry::{Jitter, Repeat, Situation, Verdict, judge, wait_before};
 use crate::token::{Held, Token, Tokens};
 use crate::{Error, Result};
@@ -32,6 +34,10 @@ const API_VERSION: &str = "3.7";
 pub struct Client {
     shared: Arc<Shared>,
     require_leader: bool,
+    /// Where its keys are.
+    pub(crate) namespace: Namespace,
+    /// Set where reads must not go back.
+    order: Option<Order>,
 }
 
 #[derive(Debug)]
@@ -58,6 +64,8 @@ impl Client {
         let jitter = Arc::new(Jitter::new(options.retry.seed));
         Ok(Client {
             require_leader: options.require_leader,
+            namespace: Namespace::default(),
+            order: None,
             shared: Arc::new(Shared {
                 balancer: Balancer::new(dialers, jitter.clone()),
                 options,
@@ -73,8 +81,8 @@ impl Client {
         let shared = &self.shared;
         let one = Client::with(&[endpoint], shared.options.clone(), shared.tokens.clone())?;
         Ok(Client {
-            require_leader: self.require_leader,
-            ..one
+            shared: one.shared,
+            ..self.clone()
         })
     }
 
@@ -82,6 +90,27 @@ impl Client {
     pub fn require_leader(&self) -> Client {
         Client {
             require_leader: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same client, whose keys all lie under `prefix` (and under that of this one) without
+    /// being named with it: in [`Client::range`], [`Client::put`], [`Client::delete_range`],
+    /// [`Client::txn`], [`Client::watcher`], [`Client::lease_time_to_live`], and what is built on
+    /// them. [`Client::call`] and [`Client::watch`] send what they are given.
+    pub fn namespace(&self, prefix: impl AsRef<[u8]>) -> Client {
+        Client {
+            namespace: self.namespace.within(prefix.as_ref()),
+            ..self.clone()
+        }
+    }
+
+    /// The same client, whose reads and transactions are never answered from an older revision than
+    /// one before them: an answer that is older is asked for again, of other members, and is
+    /// [`Error::NotFresh`] if none is new enough. Clones of the returned client share the order.
+    pub fn ordered(&self) -> Client {
+        Client {
+            order: Some(Order::default()),
             ..self.clone()
         }
     }
@@ -175,6 +204,18 @@ impl Client {
         .await
         .map(|response| Answers::new(method, response.into_inner(), lane, self))
         .map_err(|status| Error::from_status(method.path(), &status))
+    }
+
+    pub(crate) fn begin_reading(&self) -> Reading {
+        Reading::begin(self.order.as_ref(), self.shared.balancer.len())
+    }
+
+    pub(crate) fn jitter(&self) -> &Jitter {
+        &self.shared.jitter
+    }
+
+    pub(crate) fn has_password(&self) -> bool {
+        self.shared.tokens.has_password()
     }
 
     /// Tries until there is an answer, the failure is final, or the attempts are used up.

@@ -54,6 +54,35 @@ pub enum Error {
         /// The rpc's path.
         method: &'static str,
     },
+    /// A watch begins before what is kept of the history.
+    #[error("{}", Known::Compacted.text())]
+    Compacted {
+        /// The oldest revision that a watch can begin at.
+        compact_revision: i64,
+    },
+    /// The server has ended a watch.
+    #[error("the watch was canceled: {reason}")]
+    WatchCanceled {
+        /// As the server has it.
+        reason: String,
+    },
+    /// No member is as new as what was read before (see [`crate::Client::ordered`]).
+    #[error("no endpoint has the revision that was read before")]
+    NotFresh,
+    /// The session's lease is lost, and with it what it held.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// This is not the leader of the election any more.
+    #[error("not the leader of the election")]
+    NotElected,
+    /// An answer lacks what the protocol has in it.
+    #[error("{method}: the answer lacks {what}")]
+    Malformed {
+        /// The rpc's path.
+        method: &'static str,
+        /// What is missing.
+        what: &'static str,
+    },
     /// A stream ended where the protocol has another message.
     #[error("{method}: the stream ended early")]
     Ended {

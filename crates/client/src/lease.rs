@@ -30,10 +30,13 @@ impl Client {
             .await
     }
 
-    /// What is left of a lease, and with `keys` what is attached to it.
+    /// What is left of a lease, and with `keys` what of the client's namespace is attached to it.
     pub async fn lease_time_to_live(&self, id: i64, keys: bool) -> Result<LeaseTimeToLiveResponse> {
         let request = LeaseTimeToLiveRequest { id, keys };
-        self.call(Method::LeaseLeaseTimeToLive, request).await
+        let mut answer: LeaseTimeToLiveResponse =
+            self.call(Method::LeaseLeaseTimeToLive, request).await?;
+        self.namespace.leave_keys(&mut answer.keys);
+        Ok(answer)
     }
 
     /// All leases.

@@ -11,25 +11,43 @@
 mod address;
 mod balancer;
 mod client;
+mod cluster;
 mod codec;
 mod connection;
+mod election;
 mod error;
 mod kv;
 mod lease;
+mod lease_keeper;
 mod maintenance;
+mod mutex;
+mod namespace;
 mod options;
+mod ordering;
+mod queue;
+mod resumption;
 mod retry;
+mod session;
 mod tls;
 mod token;
+mod transaction;
 mod watch;
+mod watcher;
 
 pub use client::{Answers, Client};
+pub use election::{Election, Leadership, Observer};
 pub use error::Error;
 pub use lease::KeepAlive;
+pub use lease_keeper::{Holding, LeaseKeeper, Loss};
 pub use maintenance::Snapshot;
+pub use mutex::{Lock, Mutex};
+pub use namespace::prefix_end;
 pub use options::{Credentials, Options, Retry, Tls};
 pub use quorate_api as api;
+pub use session::Session;
+pub use transaction::{Isolation, Transaction};
 pub use watch::Watch;
+pub use watcher::Watcher;
 
 /// What every call of this crate gives.
 pub type Result<T> = std::result::Result<T, Error>;

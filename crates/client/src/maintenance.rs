@@ -1,11 +1,11 @@
-//! Maintenance of one member, and the list of members.
+//! Maintenance of one member.
 
 use crate::client::Answers;
 use crate::{Client, Result};
 use quorate_api::Method;
 use quorate_api::etcdserverpb::{
-    DefragmentRequest, DefragmentResponse, HashKvRequest, HashKvResponse, MemberListRequest,
-    MemberListResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
+    DefragmentRequest, DefragmentResponse, HashKvRequest, HashKvResponse, SnapshotRequest,
+    SnapshotResponse, StatusRequest, StatusResponse,
 };
 
 impl Client {
@@ -33,12 +33,6 @@ impl Client {
             .receive(Method::MaintenanceSnapshot, SnapshotRequest::default())
             .await?;
         Ok(Snapshot { answers })
-    }
-
-    /// The members; linearizable, or as the member that answers knows them.
-    pub async fn member_list(&self, linearizable: bool) -> Result<MemberListResponse> {
-        let request = MemberListRequest { linearizable };
-        self.call(Method::ClusterMemberList, request).await
     }
 }
 

@@ -1,0 +1,67 @@
+//! The members, and endpoints that follow them.
+
+use crate::{Client, Result};
+use quorate_api::Method;
+use quorate_api::etcdserverpb::{Member, MemberListRequest, MemberListResponse};
+use std::convert::Infallible;
+use std::time::Duration;
+
+impl Client {
+    /// The members; linearizable, or as the member that answers knows them.
+    pub async fn member_list(&self, linearizable: bool) -> Result<MemberListResponse> {
+        let request = MemberListRequest { linearizable };
+        self.call(Method::ClusterMemberList, request).await
+    }
+
+    /// Takes the client URLs of all voting members that have started as the endpoints.
+    pub async fn sync(&self) -> Result<()> {
+        let members = self.member_list(true).await?.members;
+        let endpoints = endpoints(&members);
+        self.set_endpoints(&endpoints)
+    }
+
+    /// Syncs each time `interval` has passed, for as long as it is waited for. What fails is tried
+    /// again the next time.
+    pub async fn keep_in_sync(&self, interval: Duration) -> Infallible {
+        loop {
+            tokio::time::sleep(interval).await;
+            // The endpoints there are stay in use.
+            let _ = self.sync().await;
+        }
+    }
+}
+
+/// Where calls may go. A member without a name has not started.
+fn endpoints(members: &[Member]) -> Vec<&str> {
+    members
+        .iter()
+        .filter(|member| !member.name.is_empty() && !member.is_learner)
+        .flat_map(|member| &member.client_ur_ls)
+        .map(String::as_str)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_go_to_members_that_vote_and_have_started() {
+        let member = |name: &str, is_learner, urls: &[&str]| Member {
+            name: name.to_owned(),
+            is_learner,
+            client_ur_ls: urls.iter().map(|&url| url.to_owned()).collect(),
+            ..Member::default()
+        };
+        let members = [
+            member("a", false, &["http://a:1", "http://a:2"]),
+            member("", false, &["http://b:1"]),
+            member("c", true, &["http://c:1"]),
+            member("d", false, &["https://d:1"]),
+        ];
+        assert_eq!(
+            endpoints(&members),
+            ["http://a:1", "http://a:2", "https://d:1"]
+        );
+    }
+}

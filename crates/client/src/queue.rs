@@ -1,0 +1,301 @@
+//! Whose turn it is: keys under a prefix, in the order of their creation.
+//!
+//! A contender puts the key `PREFIX/LEASE` (the lease in hex) under its session's lease, once; the
+//! oldest key has its turn, and a key's creation revision is its place. Locks and elections are
+//! both this, with the key layout of etcd's own client library, so that programs of all languages
+//! take turns.
+//!
+//! Invariants:
+//! - A place that is not wanted any more (the future that waited for it was dropped, say) is given
+//!   back.
+//! - A session has one place for a name, however many of its tasks want it: they share it, and it
+//!   is given back with the last of them. Taking it and giving it back exclude each other, so no
+//!   late deletion hits one who has come meanwhile.
+
+use crate::kv::one_by_creation;
+use crate::session::Session;
+use crate::{Client, Error, Result};
+use bytes::Bytes;
+use quorate_api::Method;
+use quorate_api::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use quorate_api::etcdserverpb::range_request::SortOrder;
+use quorate_api::etcdserverpb::request_op::Request;
+use quorate_api::etcdserverpb::response_op::Response;
+use quorate_api::etcdserverpb::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest,
+    WatchCreateRequest,
+};
+use quorate_api::mvccpb::KeyValue;
+use quorate_api::mvccpb::event::EventType;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The prefix of all contenders' keys.
+pub(crate) fn prefix(name: &[u8]) -> Bytes {
+    [name, b"/"].concat().into()
+}
+
+/// The places of a session, by key.
+#[derive(Debug, Default)]
+pub(crate) struct Places(Mutex<HashMap<Bytes, Arc<Sharers>>>);
+
+/// Those of one session that share a place.
+#[derive(Debug, Default)]
+struct Sharers {
+    count: AtomicUsize,
+    /// Held while the key is put or deleted.
+    change: tokio::sync::Mutex<()>,
+}
+
+impl Places {
+    /// One more for this key.
+    fn join(&self, key: &Bytes) -> Arc<Sharers> {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sharers = places.entry(key.clone()).or_default();
+        sharers.count.fetch_add(1, Ordering::AcqRel);
+        sharers.clone()
+    }
+
+    /// Forgets keys that nobody wants.
+    fn tidy(&self) {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever joins does so under this lock, and whoever has joined holds a reference.
+        places.retain(|_, sharers| Arc::strong_count(sharers) > 1);
+    }
+}
+
+/// A place in the queue.
+#[derive(Debug)]
+pub(crate) struct Place {
+    share: Option<Share>,
+    pub(crate) key: Bytes,
+    /// The revision at which the key was created; 0 until it is known.
+    pub(crate) revision: i64,
+}
+
+/// What is needed to give a place back.
+#[derive(Debug)]
+struct Share {
+    client: Client,
+    places: Arc<Places>,
+    sharers: Arc<Sharers>,
+}
+
+/// What came of asking for a place.
+pub(crate) struct Entered {
+    pub(crate) place: Place,
+    /// The key as it was there before, if it was.
+    pub(crate) before: Option<KeyValue>,
+    /// The oldest key.
+    pub(crate) first: Option<KeyValue>,
+}
+
+impl Place {
+    /// Takes a place for a session, or finds the one that it has.
+    pub(crate) async fn enter(session: &Session, name: &[u8], value: Bytes) -> Result<Entered> {
+        let client = session.client();
+        let prefix = prefix(name);
+        let lease = session.lease();
+        let key = Bytes::from([&prefix, format!("{lease:x}").as_bytes()].concat());
+        let put = PutRequest {
+            key: key.clone(),
+            value,
+            lease,
+            ..PutRequest::default()
+        };
+        let first = one_by_creation(prefix, SortOrder::Ascend);
+        // Should the answer be lost, the place is given back all the same.
+        let mut place = Place::held(session, key.clone(), 0);
+        let sharers = place.sharers();
+        let change = sharers.change.lock().await;
+        let txn = TxnRequest {
+            compare: vec![created_at(&key, 0)],
+            success: vec![
+                op(Request::RequestPut(put)),
+                op(Request::RequestRange(first.clone())),
+            ],
+            failure: vec![
+                op(Request::RequestRange(RangeRequest {
+                    key,
+                    ..RangeRequest::default()
+                })),
+                op(Request::RequestRange(first)),
+            ],
+        };
+        let answer = client.txn(txn).await?;
+        drop(change);
+        let revision = answer.header.as_ref().map_or(0, |header| header.revision);
+        let before = match answer.succeeded {
+            true => None,
+            false => Some(first_pair(answer.responses.first()).ok_or_else(|| lacks("a key"))?),
+        };
+        place.revision = before
+            .as_ref()
+            .map_or(revision, |pair| pair.create_revision);
+        Ok(Entered {
+            place,
+            before,
+            first: first_pair(answer.responses.get(1)),
+        })
+    }
+
+    fn sharers(&self) -> Arc<Sharers> {
+        match &self.share {
+            Some(share) => share.sharers.clone(),
+            None => Arc::default(),
+        }
+    }
+
+    /// A place that is known to be held.
+    pub(crate) fn held(session: &Session, key: Bytes, revision: i64) -> Place {
+        let places = session.places().clone();
+        Place {
+            share: Some(Share {
+                client: session.client().clone(),
+                sharers: places.join(&key),
+                places,
+            }),
+            key,
+            revision,
+        }
+    }
+
+    /// Whether it is still held, as the condition of a transaction.
+    pub(crate) fn is_held(&self) -> Compare {
+        created_at(&self.key, self.revision)
+    }
+
+    /// Returns when all places before this one are free, or with an error if the session ends.
+    pub(crate) async fn turn(&self, session: &Session, name: &[u8]) -> Result<()> {
+        tokio::select! {
+            _ = session.keeper().lost() => Err(Error::SessionEnded),
+            free = self.predecessors_gone(session.client(), prefix(name)) => free,
+        }
+    }
+
+    async fn predecessors_gone(&self, client: &Client, prefix: Bytes) -> Result<()> {
+        loop {
+            let mut last = one_by_creation(prefix.clone(), SortOrder::Descend);
+            last.max_create_revision = self.revision - 1;
+            let answer = client.range(last).await?;
+            let Some(pair) = answer.kvs.into_iter().next() else {
+                return Ok(());
+            };
+            let revision = answer.header.map_or(0, |header| header.revision);
+            match deleted(client, pair.key, revision + 1).await {
+                // It waited longer than the history is kept: look again.
+                Ok(()) | Err(Error::Compacted { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives the place back; returns when it is free, or when others of the session have it.
+    pub(crate) async fn give_back(mut self) -> Result<()> {
+        match self.share.take() {
+            Some(share) => share.give_back(self.key.clone(), self.revision).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(share) = self.share.take() else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Nobody is there to do it: the session's end does.
+            return;
+        };
+        let (key, revision) = (self.key.clone(), self.revision);
+        runtime.spawn(async move {
+            // As above if it fails.
+            let _ = share.give_back(key, revision).await;
+        });
+    }
+}
+
+impl Share {
+    async fn give_back(self, key: Bytes, revision: i64) -> Result<()> {
+        let change = self.sharers.change.lock().await;
+        let freed = match self.sharers.count.fetch_sub(1, Ordering::AcqRel) {
+            1 => delete(&self.client, key, revision).await,
+            _ => Ok(()),
+        };
+        drop(change);
+        let Share {
+            places, sharers, ..
+        } = self;
+        drop(sharers);
+        places.tidy();
+        freed
+    }
+}
+
+/// Deletes the key if it is the one that was created at `revision` (at any, if that is 0).
+async fn delete(client: &Client, key: Bytes, revision: i64) -> Result<()> {
+    let compare = match revision {
+        0 => Vec::new(),
+        _ => vec![created_at(&key, revision)],
+    };
+    let delete = DeleteRangeRequest {
+        key,
+        ..DeleteRangeRequest::default()
+    };
+    let txn = TxnRequest {
+        compare,
+        success: vec![op(Request::RequestDeleteRange(delete))],
+        failure: Vec::new(),
+    };
+    client.txn(txn).await.map(drop)
+}
+
+/// Returns when a key that was there before `revision` is deleted.
+async fn deleted(client: &Client, key: Bytes, revision: i64) -> Result<()> {
+    let mut watcher = client.watcher(WatchCreateRequest {
+        key,
+        start_revision: revision,
+        ..WatchCreateRequest::default()
+    })?;
+    loop {
+        let answer = watcher.next().await?;
+        let is_delete = |event: &quorate_api::mvccpb::Event| event.r#type() == EventType::Delete;
+        if answer.events.iter().any(is_delete) {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a key was created at a revision; at 0, whether there is none.
+pub(crate) fn created_at(key: &Bytes, revision: i64) -> Compare {
+    Compare {
+        result: CompareResult::Equal as i32,
+        target: CompareTarget::Create as i32,
+        key: key.clone(),
+        range_end: Bytes::new(),
+        target_union: Some(TargetUnion::CreateRevision(revision)),
+    }
+}
+
+pub(crate) fn op(request: Request) -> RequestOp {
+    RequestOp {
+        request: Some(request),
+    }
+}
+
+/// The first pair that a read within a transaction found.
+fn first_pair(answer: Option<&ResponseOp>) -> Option<KeyValue> {
+    match answer?.response.as_ref()? {
+        Response::ResponseRange(range) => range.kvs.first().cloned(),
+        _ => None,
+    }
+}
+
+fn lacks(what: &'static str) -> Error {
+    Error::Malformed {
+        method: Method::KVTxn.path(),
+        what,
+    }
+}

@@ -1,0 +1,277 @@
+//! What a watch has seen, and where it goes on after a break: a pure state machine.
+//!
+//! Invariants:
+//! - `next_revision` is the first revision of which not everything was handed out. A watch that is
+//!   opened anew begins there, so nothing is missed; events below it are dropped, so nothing comes
+//!   twice.
+//! - Events are handed out by whole revisions: fragments are put together first, and those that a
+//!   break left incomplete are thrown away.
+
+use crate::Error;
+use quorate_api::Error as Known;
+use quorate_api::etcdserverpb::{WatchCreateRequest, WatchResponse};
+use quorate_api::mvccpb::Event;
+
+/// A watch, however many streams it takes.
+#[derive(Debug)]
+pub(crate) struct Resumption {
+    create: WatchCreateRequest,
+    /// 0 until it is known, for a watch from now on.
+    next_revision: i64,
+    /// Of the answer that comes in fragments.
+    fragments: Vec<Event>,
+}
+
+/// What an answer is for the watch.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing that is to be handed out.
+    Nothing,
+    /// The server has the watch.
+    Created,
+    /// Events, or none and the revision up to which there were none.
+    Deliver(WatchResponse),
+    /// The token was refused when the watch was opened.
+    BadToken,
+    /// The server gave it up for good.
+    Ended(Error),
+}
+
+impl Resumption {
+    pub(crate) fn new(create: WatchCreateRequest) -> Resumption {
+        Resumption {
+            next_revision: create.start_revision.max(0),
+            fragments: Vec::new(),
+            create,
+        }
+    }
+
+    /// What a new stream begins with.
+    pub(crate) fn reopen(&mut self) -> WatchCreateRequest {
+        self.fragments.clear();
+        WatchCreateRequest {
+            start_revision: self.next_revision,
+            ..self.create.clone()
+        }
+    }
+
+    /// The first revision that is still to come; 0 where that is not known yet.
+    pub(crate) fn next_revision(&self) -> i64 {
+        self.next_revision
+    }
+
+    /// Takes an answer of the stream.
+    pub(crate) fn accept(&mut self, mut answer: WatchResponse) -> Step {
+        if answer.canceled {
+            return ended(&answer);
+        }
+        let revision = answer.header.as_ref().map_or(0, |header| header.revision);
+        if answer.created {
+            if self.next_revision == 0 {
+                self.next_revision = revision + 1;
+            }
+            return Step::Created;
+        }
+        if answer.fragment {
+            self.fragments.append(&mut answer.events);
+            return Step::Nothing;
+        }
+        if !self.fragments.is_empty() {
+            let rest = std::mem::take(&mut answer.events);
+            answer.events = std::mem::take(&mut self.fragments);
+            answer.events.extend(rest);
+        }
+        if answer.events.is_empty() {
+            // The server has handed out everything up to here.
+            self.next_revision = self.next_revision.max(revision + 1);
+            return Step::Deliver(answer);
+        }
+        let known = self.next_revision;
+        answer.events.retain(|event| revision_of(event) >= known);
+        let Some(last) = answer.events.last() else {
+            return Step::Nothing;
+        };
+        self.next_revision = revision_of(last) + 1;
+        Step::Deliver(answer)
+    }
+}
+
+fn revision_of(event: &Event) -> i64 {
+    event.kv.as_ref().map_or(0, |pair| pair.mod_revision)
+}
+
+fn ended(answer: &WatchResponse) -> Step {
+    if answer.compact_revision > 0 {
+        return Step::Ended(Error::Compacted {
+            compact_revision: answer.compact_revision,
+        });
+    }
+    // The reason is the text of an error, with or without its code before it.
+    let known = Known::ALL
+        .iter()
+        .copied()
+        .find(|known| answer.cancel_reason.ends_with(known.text()));
+    match known {
+        Some(Known::InvalidAuthToken | Known::AuthOldRevision) => Step::BadToken,
+        Some(known) => Step::Ended(Error::Known(known)),
+        None => Step::Ended(Error::WatchCanceled {
+            reason: answer.cancel_reason.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_api::etcdserverpb::ResponseHeader;
+    use quorate_api::mvccpb::KeyValue;
+
+    fn answer(revision: i64, events: &[i64]) -> WatchResponse {
+        WatchResponse {
+            header: Some(ResponseHeader {
+                revision,
+                ..ResponseHeader::default()
+            }),
+            events: events.iter().map(|&revision| event(revision)).collect(),
+            ..WatchResponse::default()
+        }
+    }
+
+    fn event(mod_revision: i64) -> Event {
+        Event {
+            kv: Some(KeyValue {
+                mod_revision,
+                ..KeyValue::default()
+            }),
+            ..Event::default()
+        }
+    }
+
+    fn created(revision: i64) -> WatchResponse {
+        WatchResponse {
+            created: true,
+            ..answer(revision, &[])
+        }
+    }
+
+    fn from(start_revision: i64) -> Resumption {
+        Resumption::new(WatchCreateRequest {
+            start_revision,
+            ..WatchCreateRequest::default()
+        })
+    }
+
+    fn delivered(step: Step) -> Vec<i64> {
+        match step {
+            Step::Deliver(answer) => answer.events.iter().map(revision_of).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_watch_from_now_resumes_from_when_it_was_created() {
+        let mut watch = from(0);
+        assert_eq!(watch.reopen().start_revision, 0);
+        assert!(matches!(watch.accept(created(5)), Step::Created));
+        assert_eq!(watch.reopen().start_revision, 6);
+        // What the second stream says at its creation is no progress.
+        assert!(matches!(watch.accept(created(9)), Step::Created));
+        assert_eq!(watch.reopen().start_revision, 6);
+    }
+
+    #[test]
+    fn progress_moves_on_and_events_by_their_own_revision() {
+        let mut watch = from(3);
+        // The store is at 20, and the watch at 4.
+        assert_eq!(delivered(watch.accept(answer(20, &[3, 4, 4]))), [3, 4, 4]);
+        assert_eq!(watch.reopen().start_revision, 5);
+        assert_eq!(delivered(watch.accept(answer(20, &[]))), []);
+        assert_eq!(watch.reopen().start_revision, 21);
+        assert_eq!(delivered(watch.accept(answer(7, &[]))), []);
+        assert_eq!(watch.next_revision(), 21);
+    }
+
+    #[test]
+    fn what_was_handed_out_does_not_come_again() {
+        let mut watch = from(3);
+        assert_eq!(delivered(watch.accept(answer(5, &[3, 5]))), [3, 5]);
+        watch.reopen();
+        assert_eq!(delivered(watch.accept(answer(6, &[5, 6]))), [6]);
+        assert!(matches!(watch.accept(answer(6, &[6])), Step::Nothing));
+    }
+
+    #[test]
+    fn fragments_come_as_one_and_are_thrown_away_by_a_break() {
+        let mut watch = from(1);
+        let fragment = |events: &[i64]| WatchResponse {
+            fragment: true,
+            ..answer(9, events)
+        };
+        assert!(matches!(watch.accept(fragment(&[1, 2])), Step::Nothing));
+        assert_eq!(watch.reopen().start_revision, 1);
+        assert!(matches!(watch.accept(fragment(&[1, 2])), Step::Nothing));
+        assert!(matches!(watch.accept(fragment(&[2])), Step::Nothing));
+        assert_eq!(delivered(watch.accept(answer(9, &[2, 3]))), [1, 2, 2, 2, 3]);
+        assert_eq!(watch.next_revision(), 4);
+    }
+
+    #[test]
+    fn an_end_has_its_reason() {
+        let canceled = |compact_revision, reason: &str| WatchResponse {
+            canceled: true,
+            compact_revision,
+            cancel_reason: reason.to_owned(),
+            ..WatchResponse::default()
+        };
+        let mut watch = from(1);
+        let step = watch.accept(canceled(7, Known::Compacted.text()));
+        assert!(matches!(
+            step,
+            Step::Ended(Error::Compacted {
+                compact_revision: 7
+            })
+        ));
+        let denied = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
+        let step = watch.accept(canceled(0, denied));
+        assert!(matches!(
+            step,
+            Step::Ended(Error::Known(Known::PermissionDenied))
+        ));
+        let step = watch.accept(canceled(0, Known::InvalidAuthToken.text()));
+        assert!(matches!(step, Step::BadToken));
+        let step = watch.accept(canceled(0, "why not"));
+        assert!(
+            matches!(step, Step::Ended(Error::WatchCanceled { reason }) if reason == "why not")
+        );
+    }
+
+    /// A server that breaks the stream at every place, against the plain sequence.
+    #[test]
+    fn whatever_breaks_every_event_comes_once() {
+        let mut source = fastrand::Rng::with_seed(1);
+        for _ in 0..500 {
+            let last = source.i64(1..40);
+            let mut watch = from(1);
+            let mut seen = Vec::new();
+            while watch.next_revision() <= last {
+                let mut next = watch.reopen().start_revision;
+                watch.accept(created(last));
+                // Events in pieces of its choice, until it breaks.
+                while next <= last && source.u8(..) > 40 {
+                    let until = source.i64(next..=last);
+                    let piece: Vec<i64> = (next..=until).collect();
+                    let fragment = source.bool();
+                    let step = watch.accept(WatchResponse {
+                        fragment,
+                        ..answer(last, &piece)
+                    });
+                    if let Step::Deliver(answer) = step {
+                        seen.extend(answer.events.iter().map(revision_of));
+                    }
+                    next = until + 1;
+                }
+            }
+            assert_eq!(seen, (1..=last).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A watch that outlives its streams.
+//!
+//! Invariants:
+//! - Every event from the start revision on is handed out once, in order, over any number of broken
+//!   connections; see [`crate::resumption`].
+//! - A stream is opened only when [`Watcher::next`] is waited for, and holds back the server while
+//!   nobody does.
+
+use crate::resumption::{Resumption, Step};
+use crate::watch::Watch;
+use crate::{Client, Error, Result};
+use quorate_api::Error as Known;
+use quorate_api::error::Code;
+use quorate_api::etcdserverpb::{WatchCreateRequest, WatchResponse};
+use std::pin::Pin;
+use std::time::Duration;
+
+const WAIT_MIN: Duration = Duration::from_millis(10);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+const WAIT_JITTER: f64 = 0.2;
+
+impl Client {
+    /// A watch as the request says, which goes on where it was when its stream breaks. Keys are
+    /// those of the client's namespace. Nothing is sent before [`Watcher::next`].
+    pub fn watcher(&self, mut request: WatchCreateRequest) -> Result<Watcher> {
+        self.namespace
+            .enter(&mut request.key, &mut request.range_end)?;
+        Ok(Watcher {
+            client: self.clone(),
+            resumption: Resumption::new(request),
+            stream: Stream::None,
+            is_created: false,
+            wait: Duration::ZERO,
+            has_new_token: false,
+        })
+    }
+}
+
+/// A watch; dropping it ends it.
+#[derive(Debug)]
+pub struct Watcher {
+    client: Client,
+    resumption: Resumption,
+    stream: Stream,
+    /// Whether the server has said so on this stream.
+    is_created: bool,
+    /// Before the next stream is opened.
+    wait: Duration,
+    /// A token was refused and another one is in use.
+    has_new_token: bool,
+}
+
+/// Where the watch is served.
+enum Stream {
+    None,
+    /// Kept here so that a caller who waits a little at a time gets there as well.
+    Opening(Pin<Box<dyn Future<Output = Result<Watch>> + Send>>),
+    Open(Box<Watch>),
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stream::None => "None",
+            Stream::Opening(_) => "Opening",
+            Stream::Open(_) => "Open",
+        })
+    }
+}
+
+impl Watcher {
+    /// The next answer: events of whole revisions, or none where the server reports how far it is.
+    ///
+    /// A broken stream is replaced, after a wait if that happens repeatedly. An error is one that
+    /// another stream would not change: the revision is compacted, permission is missing, there is
+    /// no leader where one is required. Calling again tries again. It may be dropped before it is
+    /// ready, and nothing is lost.
+    pub async fn next(&mut self) -> Result<WatchResponse> {
+        loop {
+            if let Some(answer) = self.step().await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Returns once the server has the watch: from then on no write is missed, also by a watch
+    /// that begins at no particular revision.
+    pub async fn created(&mut self) -> Result<()> {
+        while !self.is_created {
+            // Before its creation a watch is told nothing.
+            let told = self.step().await?;
+            assert!(told.is_none() || self.is_created);
+        }
+        Ok(())
+    }
+
+    /// Asks how far the server is; the answer comes through [`Watcher::next`], without events.
+    pub async fn progress(&mut self) -> Result<()> {
+        self.created().await?;
+        match &self.stream {
+            Stream::Open(stream) => stream.progress().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The first revision that is still to come; 0 where that is not known yet.
+    pub fn next_revision(&self) -> i64 {
+        self.resumption.next_revision()
+    }
+
+    async fn step(&mut self) -> Result<Option<WatchResponse>> {
+        let answer = match &mut self.stream {
+            Stream::None => {
+                self.stream = Stream::Opening(self.open());
+                return Ok(None);
+            }
+            Stream::Opening(opening) => {
+                match opening.await {
+                    Ok(stream) => self.stream = Stream::Open(Box::new(stream)),
+                    Err(error) => self.broken(error).await?,
+                }
+                return Ok(None);
+            }
+            Stream::Open(stream) => match stream.next().await {
+                Ok(Some(answer)) => answer,
+                Ok(None) => {
+                    self.stream = Stream::None;
+                    return Ok(None);
+                }
+                Err(error) => {
+                    self.broken(error).await?;
+                    return Ok(None);
+                }
+            },
+        };
+        match self.resumption.accept(answer) {
+            Step::Nothing => Ok(None),
+            Step::Created => {
+                self.is_created = true;
+                Ok(None)
+            }
+            Step::Deliver(mut answer) => {
+                self.wait = Duration::ZERO;
+                self.has_new_token = false;
+                self.client.namespace.leave_events(&mut answer.events);
+                Ok(Some(answer))
+            }
+            Step::BadToken => {
+                self.broken(Error::Known(Known::InvalidAuthToken)).await?;
+                Ok(None)
+            }
+            Step::Ended(error) => {
+                self.stream = Stream::None;
+                Err(error)
+            }
+        }
+    }
+
+    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<Watch>> + Send>> {
+        let wait = self.client.jitter().spread(self.wait, WAIT_JITTER);
+        self.wait = (self.wait * 2).clamp(WAIT_MIN, WAIT_MAX);
+        self.is_created = false;
+        let (client, request) = (self.client.clone(), self.resumption.reopen());
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            client.watch(request).await
+        })
+    }
+
+    /// Judges what ended a stream: whether another one may fare better.
+    async fn broken(&mut self, error: Error) -> Result<()> {
+        self.stream = Stream::None;
+        match &error {
+            Error::Known(Known::InvalidAuthToken | Known::AuthOldRevision | Known::UserEmpty)
+                if self.client.has_password() && !self.has_new_token =>
+            {
+                self.client.refresh_token().await?;
+                self.has_new_token = true;
+                Ok(())
+            }
+            Error::Known(Known::NoLeader) => Err(error),
+            Error::Known(known) if known.code() == Code::Unavailable => Ok(()),
+            Error::Connection { unsent, .. } if !unsent || self.client.options().wait_for_ready => {
+                Ok(())
+            }
+            Error::Ended { .. } => Ok(()),
+            Error::Status { code, .. }
+                if *code == Code::Unavailable as i32 || *code == Code::Internal as i32 =>
+            {
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
