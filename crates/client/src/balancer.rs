@@ -76,6 +76,19 @@ impl Balancer {
             .collect()
     }
 
+    /// Why endpoints are down, where some are.
+    pub(crate) fn unreachable(&self) -> Option<String> {
+        let slots = self.slots();
+        let reasons: Vec<String> = slots
+            .iter()
+            .filter_map(|slot| match &*slot.state() {
+                State::Down(reason) => Some(reason.clone()),
+                State::Connecting | State::Up(_) => None,
+            })
+            .collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
     /// How many endpoints there are.
     pub(crate) fn len(&self) -> usize {
         self.slots().len()

@@ -152,9 +152,7 @@ impl Client {
         };
         match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(Error::Deadline {
-                method: method.path(),
-            }),
+            Err(_) => Err(self.out_of_time(method)),
         }
     }
 
@@ -208,6 +206,13 @@ impl Client {
 
     pub(crate) fn begin_reading(&self) -> Reading {
         Reading::begin(self.order.as_ref(), self.shared.balancer.len())
+    }
+
+    pub(crate) fn out_of_time(&self, method: Method) -> Error {
+        Error::Deadline {
+            method: method.path(),
+            unreachable: self.shared.balancer.unreachable(),
+        }
     }
 
     pub(crate) fn jitter(&self) -> &Jitter {

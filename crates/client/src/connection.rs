@@ -7,6 +7,7 @@
 use crate::address::{Address, Target};
 use crate::error::chain;
 use crate::options::{Options, Tls};
+use crate::transport::Transport;
 use crate::{Error, Result, tls};
 use http::Uri;
 use hyper::body::Incoming;
@@ -16,12 +17,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite};
+use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tonic::body::Body;
+
+/// Servers take more frequent pings for an attack; gRPC's clients have the same bound.
+const PING_EVERY_MIN: Duration = Duration::from_secs(10);
 
 /// Makes connections to one endpoint.
 #[derive(Debug)]
@@ -32,12 +36,8 @@ pub(crate) struct Dialer {
     options: Arc<Options>,
 }
 
-/// What a connection runs on.
-pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
-
 /// The half of a connection that moves its bytes; to be polled until it ends.
-pub(crate) type Driver = Connection<TokioIo<Box<dyn Io>>, Body, TokioExecutor>;
+pub(crate) type Driver = Connection<TokioIo<Box<dyn Transport>>, Body, TokioExecutor>;
 
 impl Dialer {
     /// A dialer of this endpoint; its TLS files are read once to see that they can be used.
@@ -71,22 +71,8 @@ impl Dialer {
     }
 
     async fn connect(&self) -> std::result::Result<(Lane, Driver), String> {
-        let plain: Box<dyn Io> = match &self.address.target {
-            Target::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port))
-                    .await
-                    .map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
-                // It only costs latency if it cannot be set.
-                let _ = stream.set_nodelay(true);
-                Box::new(stream)
-            }
-            Target::Unix(path) => Box::new(
-                UnixStream::connect(path)
-                    .await
-                    .map_err(|error| format!("dial unix {}: {error}", path.display()))?,
-            ),
-        };
-        let stream: Box<dyn Io> = match &self.tls {
+        let plain = self.reach().await?;
+        let stream: Box<dyn Transport> = match &self.tls {
             None => plain,
             Some(files) => {
                 let (files, name) = (files.clone(), self.server_name(files));
@@ -116,13 +102,44 @@ impl Dialer {
         Ok((lane, driver))
     }
 
+    /// A stream of bytes to the endpoint.
+    async fn reach(&self) -> std::result::Result<Box<dyn Transport>, String> {
+        if let Some(connector) = &self.options.connector {
+            let endpoint = &self.address.text;
+            let connecting = connector.connect(endpoint);
+            return connecting
+                .await
+                .map_err(|error| format!("dial {endpoint}: {error}"));
+        }
+        match &self.address.target {
+            Target::Tcp { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port))
+                    .await
+                    .map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
+                // It only costs latency if it cannot be set.
+                let _ = stream.set_nodelay(true);
+                Ok(Box::new(stream))
+            }
+            Target::Unix(path) => {
+                let stream = UnixStream::connect(path)
+                    .await
+                    .map_err(|error| format!("dial unix {}: {error}", path.display()))?;
+                Ok(Box::new(stream))
+            }
+        }
+    }
+
     fn http2(&self) -> Builder<TokioExecutor> {
         let mut http2 = Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
             .initial_stream_window_size(self.options.stream_window_bytes)
             .initial_connection_window_size(self.options.connection_window_bytes)
-            .keep_alive_interval(self.options.keepalive_time)
+            .keep_alive_interval(
+                self.options
+                    .keepalive_time
+                    .map(|time| time.max(PING_EVERY_MIN)),
+            )
             .keep_alive_timeout(self.options.keepalive_timeout)
             .keep_alive_while_idle(self.options.keepalive_while_idle);
         http2

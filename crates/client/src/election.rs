@@ -176,7 +176,8 @@ impl Observer {
         match &mut self.watching {
             Watching::Nothing => {
                 let answer = look(&self.client, &self.name).await?;
-                let after = answer.header.map_or(0, |header| header.revision) + 1;
+                let revision = answer.header.map_or(0, |header| header.revision);
+                let after = revision.saturating_add(1);
                 match answer.kvs.into_iter().next() {
                     Some(pair) => self.follow(pair, after)?,
                     None => {
@@ -199,7 +200,7 @@ impl Observer {
                     .filter(|event| event.r#type() == EventType::Put)
                     .find_map(|event| event.kv);
                 if let Some(pair) = put {
-                    let after = pair.mod_revision + 1;
+                    let after = pair.mod_revision.saturating_add(1);
                     self.follow(pair, after)?;
                 }
             }

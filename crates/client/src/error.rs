@@ -2,6 +2,7 @@
 
 use crate::connection::Broken;
 use quorate_api::Error as Known;
+use quorate_api::error::Code;
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,8 @@ pub enum Error {
     Deadline {
         /// The rpc's path.
         method: &'static str,
+        /// Why endpoints could not be reached, where some could not.
+        unreachable: Option<String>,
     },
     /// A watch begins before what is kept of the history.
     #[error("{}", Known::Compacted.text())]
@@ -95,6 +98,13 @@ impl Error {
     /// From a transport's status: one of etcd's errors where code and text are in its table.
     pub(crate) fn from_status(method: &'static str, status: &tonic::Status) -> Error {
         let code = i32::from(status.code());
+        if let Some((found, limit)) = too_large(status) {
+            return Error::Status {
+                method,
+                code: Code::ResourceExhausted as i32,
+                text: format!("grpc: received message larger than max ({found} vs. {limit})"),
+            };
+        }
         if let Some(known) = find_known(code, status.message()) {
             return Error::Known(known);
         }
@@ -114,6 +124,16 @@ impl Error {
             },
         }
     }
+}
+
+/// Length and limit, where an answer was refused for its length: the transport's text for that is
+/// not the one that gRPC's users know.
+fn too_large(status: &tonic::Status) -> Option<(u64, u64)> {
+    let text = status.message();
+    let rest = text.strip_prefix("Error, decoded message length too large: found ")?;
+    let (found, rest) = rest.split_once(" bytes, the limit is: ")?;
+    let limit = rest.strip_suffix(" bytes")?;
+    Some((found.parse().ok()?, limit.parse().ok()?))
 }
 
 /// The entry of etcd's table with this code and text.

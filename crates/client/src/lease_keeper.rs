@@ -7,13 +7,15 @@
 
 use crate::lease::KeepAlive;
 use crate::{Client, Error, Result};
-use quorate_api::Error as Known;
 use quorate_api::error::Code;
+use quorate_api::{Error as Known, Method};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
+/// The longest TTL that a lease can have, in seconds.
+const TTL_MAX: u64 = 9_000_000_000;
 /// Between streams.
 const WAIT: Duration = Duration::from_millis(500);
 const WAIT_JITTER: f64 = 0.2;
@@ -47,12 +49,11 @@ impl Client {
     /// Renews a lease until it is lost or the keeper is dropped. Returns after the first renewal.
     pub async fn keep_lease(&self, id: i64) -> Result<LeaseKeeper> {
         let deadline = Instant::now() + self.options().connect_timeout + FIRST_ANSWER;
-        let method = quorate_api::Method::LeaseLeaseKeepAlive.path();
         let mut keeping = Keeping::new(self.clone(), id, deadline);
         let ttl = match keeping.renew().await {
             Ok(ttl) => ttl,
             Err(Loss::Gone) => return Err(Error::Known(Known::LeaseNotFound)),
-            Err(Loss::Expired) => return Err(Error::Deadline { method }),
+            Err(Loss::Expired) => return Err(self.out_of_time(Method::LeaseLeaseKeepAlive)),
             Err(Loss::Refused) => return Err(Error::Known(Known::PermissionDenied)),
         };
         let (state, holding) = watch::channel(Holding::Held { ttl });
@@ -144,7 +145,7 @@ impl Keeping {
             match answer {
                 Ok(0) => return Err(Loss::Gone),
                 Ok(seconds) => {
-                    let ttl = Duration::from_secs(seconds);
+                    let ttl = Duration::from_secs(seconds.min(TTL_MAX));
                     self.deadline = sent + ttl;
                     return Ok(ttl);
                 }

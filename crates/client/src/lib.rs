@@ -31,6 +31,7 @@ mod session;
 mod tls;
 mod token;
 mod transaction;
+mod transport;
 mod watch;
 mod watcher;
 
@@ -46,6 +47,7 @@ pub use options::{Credentials, Options, Retry, Tls};
 pub use quorate_api as api;
 pub use session::Session;
 pub use transaction::{Isolation, Transaction};
+pub use transport::{Connecting, Connector, Transport};
 pub use watch::Watch;
 pub use watcher::Watcher;
 

@@ -1,6 +1,8 @@
 //! How a client connects, proves itself, waits and retries.
 
+use crate::transport::Connector;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything that is to be said beside the endpoints.
@@ -14,8 +16,8 @@ pub struct Options {
     /// Whether a call waits while no endpoint can be reached. If not, it fails once all endpoints
     /// have refused.
     pub wait_for_ready: bool,
-    /// After how long a silence the connection is probed with a ping; `None` is never. Servers
-    /// refuse those that ping more often than they like (etcd: every 5 s).
+    /// After how long a silence the connection is probed with a ping, 10 s at least; `None` is
+    /// never.
     pub keepalive_time: Option<Duration>,
     /// How long the answer to such a ping may take before the connection is given up.
     pub keepalive_timeout: Duration,
@@ -38,6 +40,8 @@ pub struct Options {
     pub connection_window_bytes: u32,
     /// Which failures are tried again, and when.
     pub retry: Retry,
+    /// Connects in place of the system's sockets.
+    pub connector: Option<Arc<dyn Connector>>,
 }
 
 impl Default for Options {
@@ -57,6 +61,7 @@ impl Default for Options {
             stream_window_bytes: 1 << 20,
             connection_window_bytes: 4 << 20,
             retry: Retry::default(),
+            connector: None,
         }
     }
 }

@@ -177,13 +177,13 @@ impl Place {
     async fn predecessors_gone(&self, client: &Client, prefix: Bytes) -> Result<()> {
         loop {
             let mut last = one_by_creation(prefix.clone(), SortOrder::Descend);
-            last.max_create_revision = self.revision - 1;
+            last.max_create_revision = self.revision.saturating_sub(1);
             let answer = client.range(last).await?;
             let Some(pair) = answer.kvs.into_iter().next() else {
                 return Ok(());
             };
             let revision = answer.header.map_or(0, |header| header.revision);
-            match deleted(client, pair.key, revision + 1).await {
+            match deleted(client, pair.key, revision.saturating_add(1)).await {
                 // It waited longer than the history is kept: look again.
                 Ok(()) | Err(Error::Compacted { .. }) => {}
                 Err(error) => return Err(error),

@@ -68,7 +68,7 @@ impl Resumption {
         let revision = answer.header.as_ref().map_or(0, |header| header.revision);
         if answer.created {
             if self.next_revision == 0 {
-                self.next_revision = revision + 1;
+                self.next_revision = revision.saturating_add(1);
             }
             return Step::Created;
         }
@@ -83,7 +83,7 @@ impl Resumption {
         }
         if answer.events.is_empty() {
             // The server has handed out everything up to here.
-            self.next_revision = self.next_revision.max(revision + 1);
+            self.next_revision = self.next_revision.max(revision.saturating_add(1));
             return Step::Deliver(answer);
         }
         let known = self.next_revision;
@@ -91,7 +91,7 @@ impl Resumption {
         let Some(last) = answer.events.last() else {
             return Step::Nothing;
         };
-        self.next_revision = revision_of(last) + 1;
+        self.next_revision = revision_of(last).saturating_add(1);
         Step::Deliver(answer)
     }
 }

@@ -20,8 +20,10 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, InconsistentKeys, RootCertStore,
+    SignatureScheme,
 };
 
 /// What a new connection does its handshake with.
@@ -31,16 +33,17 @@ pub(crate) fn configuration(tls: &Tls) -> Result<Arc<ClientConfig>> {
         true => Arc::new(Unverified(provider.clone())),
         false => Arc::new(Trusted::new(tls.ca_file.as_deref(), provider.clone())?),
     };
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("the protocol versions", &error))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut configuration = match (&tls.cert_file, &tls.key_file) {
         (None, None) => builder.with_no_client_auth(),
-        (Some(cert), Some(key)) => builder
-            .with_client_auth_cert(certificates(cert)?, private_key(key)?)
-            .map_err(|error| unusable(&cert.display().to_string(), &error))?,
+        (Some(cert), Some(key)) => {
+            let identity = identity(cert, key, &provider)?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+        }
         (cert, key) => {
             let name = |file: &Option<std::path::PathBuf>| match file {
                 Some(file) => file.display().to_string(),
@@ -54,6 +57,22 @@ pub(crate) fn configuration(tls: &Tls) -> Result<Arc<ClientConfig>> {
     };
     configuration.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(configuration))
+}
+
+/// The client's certificate with its key. Whether they belong together is checked where the
+/// certificate can be read; old ones (version 1) cannot, and servers take them.
+fn identity(cert: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey> {
+    let signer = provider
+        .key_provider
+        .load_private_key(private_key(key)?)
+        .map_err(|error| unusable(&key.display().to_string(), &error))?;
+    let identity = CertifiedKey::new(certificates(cert)?, signer);
+    match identity.keys_match() {
+        Err(error @ rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(unusable(&key.display().to_string(), &error))
+        }
+        _ => Ok(identity),
+    }
 }
 
 fn unusable(file: &str, error: &(dyn std::error::Error + 'static)) -> Error {

@@ -272,7 +272,9 @@ impl Sets {
             // Without a read there is no revision that it began at.
             if let Some(first) = first {
                 let written = self.writes.keys();
-                all.extend(written.map(|key| modified(key, CompareResult::Less, first + 1)));
+                all.extend(
+                    written.map(|key| modified(key, CompareResult::Less, first.saturating_add(1))),
+                );
             }
         }
         all

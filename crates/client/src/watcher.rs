@@ -30,6 +30,7 @@ impl Client {
             resumption: Resumption::new(request),
             stream: Stream::None,
             is_created: false,
+            early: None,
             wait: Duration::ZERO,
             has_new_token: false,
         })
@@ -42,8 +43,10 @@ pub struct Watcher {
     client: Client,
     resumption: Resumption,
     stream: Stream,
-    /// Whether the server has said so on this stream.
+    /// Whether the server has said so, on this stream or one before.
     is_created: bool,
+    /// What came while something else was waited for; it is that of one answer at most.
+    early: Option<WatchResponse>,
     /// Before the next stream is opened.
     wait: Duration,
     /// A token was refused and another one is in use.
@@ -77,29 +80,31 @@ impl Watcher {
     /// ready, and nothing is lost.
     pub async fn next(&mut self) -> Result<WatchResponse> {
         loop {
-            if let Some(answer) = self.step().await? {
+            if let Some(answer) = self.early.take() {
                 return Ok(answer);
             }
+            self.early = self.step().await?;
         }
     }
 
     /// Returns once the server has the watch: from then on no write is missed, also by a watch
     /// that begins at no particular revision.
     pub async fn created(&mut self) -> Result<()> {
-        while !self.is_created {
-            // Before its creation a watch is told nothing.
-            let told = self.step().await?;
-            assert!(told.is_none() || self.is_created);
+        while !self.is_created && self.early.is_none() {
+            self.early = self.step().await?;
         }
         Ok(())
     }
 
     /// Asks how far the server is; the answer comes through [`Watcher::next`], without events.
     pub async fn progress(&mut self) -> Result<()> {
-        self.created().await?;
-        match &self.stream {
-            Stream::Open(stream) => stream.progress().await,
-            _ => Ok(()),
+        loop {
+            if let Stream::Open(stream) = &self.stream {
+                return stream.progress().await;
+            }
+            // Nothing is handed out before a stream is open.
+            let told = self.step().await?;
+            assert!(told.is_none());
         }
     }
 
@@ -159,7 +164,6 @@ impl Watcher {
     fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<Watch>> + Send>> {
         let wait = self.client.jitter().spread(self.wait, WAIT_JITTER);
         self.wait = (self.wait * 2).clamp(WAIT_MIN, WAIT_MAX);
-        self.is_created = false;
         let (client, request) = (self.client.clone(), self.resumption.reopen());
         Box::pin(async move {
             tokio::time::sleep(wait).await;

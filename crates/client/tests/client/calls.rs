@@ -1,0 +1,228 @@
+//! Which calls are made again, and with what token.
+
+use crate::fake::servers;
+use quorate_client::api::Error as Known;
+use quorate_client::api::etcdserverpb::{
+    AuthenticateRequest, AuthenticateResponse, Member, MemberListResponse, PutRequest, PutResponse,
+    RangeRequest, RangeResponse, ResponseHeader,
+};
+use quorate_client::{Client, Credentials, Error, Options};
+use std::time::Duration;
+use tokio::time::Instant;
+
+fn put(key: &'static str) -> PutRequest {
+    PutRequest {
+        key: key.into(),
+        ..PutRequest::default()
+    }
+}
+
+fn at(revision: i64) -> RangeResponse {
+    RangeResponse {
+        header: Some(ResponseHeader {
+            revision,
+            ..ResponseHeader::default()
+        }),
+        ..RangeResponse::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_outlives_its_connection() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        let call = server.call().await;
+        server.break_connections();
+        drop(call);
+        let mut call = server.call().await;
+        assert_eq!(call.request::<RangeRequest>().await.key, "k");
+        call.refuse(Known::NoLeader);
+        server.call().await.reply(at(7));
+    };
+    let (answer, ()) = tokio::join!(client.get("k"), play);
+    assert_eq!(answer.unwrap(), at(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_have_happened_is_not_made_again() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        assert_eq!(call.request::<PutRequest>().await.key, "k");
+        server.break_connections();
+    };
+    let (answer, ()) = tokio::join!(client.put(put("k")), play);
+    assert!(
+        matches!(answer, Err(Error::Connection { unsent: false, .. })),
+        "{answer:?}"
+    );
+    let play = async { server.call().await.refuse(Known::LeaderChanged) };
+    let (answer, ()) = tokio::join!(client.put(put("k")), play);
+    assert!(matches!(answer, Err(Error::Known(Known::LeaderChanged))));
+    assert!(server.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_until_somebody_is_there() {
+    let ([mut server], options) = servers(["a:1"]);
+    server.shut();
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let begun = Instant::now();
+    let play = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(server.is_idle());
+        server.open();
+        server.call().await.reply(PutResponse::default());
+    };
+    let (answer, ()) = tokio::join!(client.put(put("k")), play);
+    answer.unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(64),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_down_costs_nothing() {
+    let ([mut up, down], options) = servers(["a:1", "b:1"]);
+    down.shut();
+    let options = Options {
+        wait_for_ready: false,
+        ..options
+    };
+    let client = Client::new(&["a:1", "b:1"], &options).unwrap();
+    let begun = Instant::now();
+    for _ in 0..10 {
+        let play = async { up.call().await.reply(PutResponse::default()) };
+        let (answer, ()) = tokio::join!(client.put(put("k")), play);
+        answer.unwrap();
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_round_those_that_are_up() {
+    let ([mut one, mut other], options) = servers(["a:1", "b:1"]);
+    let client = Client::new(&["a:1", "b:1"], &options).unwrap();
+    let mut counts = [0, 0];
+    for _ in 0..20 {
+        let play = async {
+            tokio::select! {
+                call = one.call() => { counts[0] += 1; call }
+                call = other.call() => { counts[1] += 1; call }
+            }
+            .reply(PutResponse::default());
+        };
+        let (answer, ()) = tokio::join!(client.put(put("k")), play);
+        answer.unwrap();
+    }
+    // Until both are connected only one of them is called.
+    assert!(counts[0] >= 9 && counts[1] >= 9, "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_call_with_its_retries() {
+    let ([server], options) = servers(["a:1"]);
+    server.shut();
+    let options = Options {
+        request_timeout: Some(Duration::from_secs(3)),
+        ..options
+    };
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let begun = Instant::now();
+    let answer = client.get("k").await;
+    assert!(matches!(answer, Err(Error::Deadline { .. })), "{answer:?}");
+    assert_eq!(begun.elapsed(), Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_replaced_once() {
+    let ([mut server], options) = servers(["a:1"]);
+    let options = Options {
+        credentials: Some(Credentials::Password {
+            user: "u".to_owned(),
+            password: "p".to_owned(),
+        }),
+        ..options
+    };
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        for token in ["first", "second"] {
+            let mut call = server.call().await;
+            assert!(call.path.ends_with("/Authenticate") && call.token.is_none());
+            let request: AuthenticateRequest = call.request().await;
+            assert_eq!(
+                (request.name.as_str(), request.password.as_str()),
+                ("u", "p")
+            );
+            call.reply(AuthenticateResponse {
+                token: token.to_owned(),
+                ..AuthenticateResponse::default()
+            });
+            let call = server.call().await;
+            assert_eq!(call.token.as_deref(), Some(token));
+            match token {
+                "first" => call.refuse(Known::InvalidAuthToken),
+                _ => call.reply(PutResponse::default()),
+            }
+        }
+        let call = server.call().await;
+        assert_eq!(call.token.as_deref(), Some("second"));
+        call.reply(PutResponse::default());
+    };
+    let calls = async {
+        client.put(put("k")).await.unwrap();
+        // Another handle on one endpoint has the same token.
+        let one = client.endpoint("a:1").unwrap();
+        one.put(put("k")).await.unwrap();
+    };
+    tokio::join!(calls, play);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_in_order_ask_until_somebody_is_new_enough() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap().ordered();
+    let play = async {
+        for revision in [5, 3, 4, 5] {
+            server.call().await.reply(at(revision));
+        }
+        for _ in 0..6 {
+            server.call().await.reply(at(4));
+        }
+    };
+    let reads = async {
+        assert_eq!(client.get("k").await.unwrap(), at(5));
+        assert_eq!(client.clone().get("k").await.unwrap(), at(5));
+        assert!(matches!(client.get("k").await, Err(Error::NotFresh)));
+    };
+    tokio::join!(reads, play);
+    assert!(server.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_follow_the_members() {
+    let ([mut old, mut new], options) = servers(["http://a:1", "http://b:1"]);
+    let client = Client::new(&["http://a:1"], &options).unwrap();
+    let play = async {
+        let member = Member {
+            name: "b".to_owned(),
+            client_ur_ls: vec!["http://b:1".to_owned()],
+            ..Member::default()
+        };
+        old.call().await.reply(MemberListResponse {
+            members: vec![member],
+            ..MemberListResponse::default()
+        });
+        new.call().await.reply(PutResponse::default());
+    };
+    let calls = async {
+        client.sync().await.unwrap();
+        assert_eq!(client.endpoints(), ["http://b:1"]);
+        client.put(put("k")).await.unwrap();
+    };
+    tokio::join!(calls, play);
+}

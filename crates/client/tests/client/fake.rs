@@ -1,0 +1,230 @@
+//! A server that a test plays: it sees each call, and answers, breaks or ignores it.
+//!
+//! Connections are pipes within the process, so time can be paused: it moves only when everybody
+//! waits for it.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use quorate_client::api::Error as Known;
+use quorate_client::api::error::Code;
+use quorate_client::{Connecting, Connector, Options, Transport};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+/// Some servers, by endpoint.
+#[derive(Debug, Default)]
+struct Network(Mutex<HashMap<String, Arc<Mutex<Door>>>>);
+
+/// Where connections to a server are made.
+#[derive(Debug)]
+struct Door {
+    calls: mpsc::UnboundedSender<Call>,
+    connections: Vec<JoinHandle<()>>,
+    is_shut: bool,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+impl Connector for Network {
+    fn connect<'a>(&'a self, endpoint: &'a str) -> Connecting<'a> {
+        Box::pin(async move {
+            let door = self.0.lock().unwrap()[endpoint].clone();
+            let mut door = door.lock().unwrap();
+            if door.is_shut {
+                return Err(std::io::ErrorKind::ConnectionRefused.into());
+            }
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let (calls, tls) = (door.calls.clone(), door.tls.clone());
+            let connection = tokio::spawn(async move {
+                let far: Box<dyn Transport> = match tls {
+                    None => Box::new(far),
+                    Some(tls) => match TlsAcceptor::from(tls).accept(far).await {
+                        Ok(secured) => Box::new(secured),
+                        // As below.
+                        Err(_) => return,
+                    },
+                };
+                let service = service_fn(move |request| {
+                    let answer = accept(&calls, request);
+                    async move { Ok::<_, Infallible>(answer) }
+                });
+                // The test sees on the client's side how it ended.
+                let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(far), service)
+                    .await;
+            });
+            door.connections.push(connection);
+            Ok(Box::new(near) as Box<dyn Transport>)
+        })
+    }
+}
+
+/// A server.
+pub struct Server {
+    door: Arc<Mutex<Door>>,
+    calls: mpsc::UnboundedReceiver<Call>,
+}
+
+/// Servers of these names, and options for clients of theirs.
+pub fn servers<const N: usize>(names: [&str; N]) -> ([Server; N], Options) {
+    let network = Network::default();
+    let all = names.map(|name| {
+        let (sender, calls) = mpsc::unbounded_channel();
+        let door = Arc::new(Mutex::new(Door {
+            calls: sender,
+            connections: Vec::new(),
+            is_shut: false,
+            tls: None,
+        }));
+        network
+            .0
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), door.clone());
+        Server { door, calls }
+    });
+    let mut options = Options {
+        connector: Some(Arc::new(network)),
+        ..Options::default()
+    };
+    options.retry.seed = Some(1);
+    (all, options)
+}
+
+impl Server {
+    /// Speaks TLS on connections from now on.
+    pub fn secure(&self, tls: ServerConfig) {
+        self.door.lock().unwrap().tls = Some(Arc::new(tls));
+    }
+
+    /// The next call.
+    pub async fn call(&mut self) -> Call {
+        self.calls.recv().await.expect("the door keeps a sender")
+    }
+
+    /// Whether no call is there that was not looked at.
+    pub fn is_idle(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Breaks all connections.
+    pub fn break_connections(&self) {
+        for connection in self.door.lock().unwrap().connections.drain(..) {
+            connection.abort();
+        }
+    }
+
+    /// Lets nobody in any more, and throws out who is.
+    pub fn shut(&self) {
+        self.door.lock().unwrap().is_shut = true;
+        self.break_connections();
+    }
+
+    /// Lets clients in again.
+    pub fn open(&self) {
+        self.door.lock().unwrap().is_shut = false;
+    }
+}
+
+/// A call that a client has made.
+#[derive(Debug)]
+pub struct Call {
+    pub path: String,
+    pub token: Option<String>,
+    requests: Incoming,
+    received: BytesMut,
+    answers: mpsc::UnboundedSender<Frame<Bytes>>,
+}
+
+fn accept(
+    calls: &mpsc::UnboundedSender<Call>,
+    request: hyper::Request<Incoming>,
+) -> hyper::Response<Answers> {
+    let (answers, frames) = mpsc::unbounded_channel();
+    let token = request.headers().get("token");
+    let call = Call {
+        path: request.uri().path().to_owned(),
+        token: token.map(|token| token.to_str().unwrap().to_owned()),
+        requests: request.into_body(),
+        received: BytesMut::new(),
+        answers,
+    };
+    // A test that is over takes no more calls.
+    let _ = calls.send(call);
+    hyper::Response::builder()
+        .header("content-type", "application/grpc")
+        .body(Answers(frames))
+        .unwrap()
+}
+
+impl Call {
+    /// The next request; panics when the client has gone.
+    pub async fn request<Q: Message + Default>(&mut self) -> Q {
+        loop {
+            if self.received.len() >= 5 {
+                let length = (&self.received[1..5]).get_u32() as usize;
+                if self.received.len() >= 5 + length {
+                    self.received.advance(5);
+                    return Q::decode(self.received.split_to(length)).unwrap();
+                }
+            }
+            let frame = self.requests.frame().await.expect("a request").unwrap();
+            if let Ok(data) = frame.into_data() {
+                self.received.put(data);
+            }
+        }
+    }
+
+    /// Sends an answer.
+    pub fn answer(&self, answer: impl Message) {
+        let mut bytes = BytesMut::new();
+        bytes.put_u8(0);
+        bytes.put_u32(u32::try_from(answer.encoded_len()).unwrap());
+        answer.encode(&mut bytes).unwrap();
+        // The client may have gone.
+        let _ = self.answers.send(Frame::data(bytes.freeze()));
+    }
+
+    /// Ends the call with a status.
+    pub fn end(self, code: Code, text: &str) {
+        let mut trailers = hyper::HeaderMap::new();
+        trailers.insert("grpc-status", u16::from(code as u8).into());
+        trailers.insert("grpc-message", text.parse().unwrap());
+        let _ = self.answers.send(Frame::trailers(trailers));
+    }
+
+    /// Sends an answer, the only one.
+    pub fn reply(self, answer: impl Message) {
+        self.answer(answer);
+        self.end(Code::Ok, "");
+    }
+
+    /// Refuses the call.
+    pub fn refuse(self, error: Known) {
+        self.end(error.code(), error.text());
+    }
+}
+
+struct Answers(mpsc::UnboundedReceiver<Frame<Bytes>>);
+
+impl Body for Answers {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|frame| frame.map(Ok))
+    }
+}

@@ -1,0 +1,261 @@
+//! Watches and leases over streams that break.
+
+use crate::fake::{Call, servers};
+use quorate_client::api::Error as Known;
+use quorate_client::api::error::Code;
+use quorate_client::api::etcdserverpb::watch_request::RequestUnion;
+use quorate_client::api::etcdserverpb::{
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, ResponseHeader, WatchCreateRequest,
+    WatchRequest, WatchResponse,
+};
+use quorate_client::api::mvccpb::{Event, KeyValue};
+use quorate_client::{Client, Error, Holding, Loss, Watcher};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The request that a watch stream begins with.
+async fn create(call: &mut Call) -> WatchCreateRequest {
+    assert!(call.path.ends_with("/Watch"), "{}", call.path);
+    match call.request::<WatchRequest>().await.request_union {
+        Some(RequestUnion::CreateRequest(create)) => create,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(revision: i64, events: &[i64]) -> WatchResponse {
+    let event = |&mod_revision: &i64| Event {
+        kv: Some(KeyValue {
+            key: "n/k".into(),
+            mod_revision,
+            ..KeyValue::default()
+        }),
+        ..Event::default()
+    };
+    WatchResponse {
+        header: Some(ResponseHeader {
+            revision,
+            ..ResponseHeader::default()
+        }),
+        events: events.iter().map(event).collect(),
+        ..WatchResponse::default()
+    }
+}
+
+fn created(revision: i64) -> WatchResponse {
+    WatchResponse {
+        created: true,
+        ..answer(revision, &[])
+    }
+}
+
+async fn next(watcher: &mut Watcher) -> Vec<i64> {
+    let pairs = watcher.next().await.unwrap().events.into_iter();
+    pairs.map(|event| event.kv.unwrap().mod_revision).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_where_it_was() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap().namespace("n/");
+    let mut watcher = client
+        .watcher(WatchCreateRequest {
+            key: "k".into(),
+            ..WatchCreateRequest::default()
+        })
+        .unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        let request = create(&mut call).await;
+        assert_eq!(
+            (request.start_revision, request.key.as_ref()),
+            (0, &b"n/k"[..])
+        );
+        call.answer(created(5));
+        call.answer(answer(7, &[6, 7]));
+        call.answer(WatchResponse {
+            fragment: true,
+            ..answer(9, &[8])
+        });
+        call.refuse(Known::Stopped);
+        // The member stopped within an answer, which is told from its beginning.
+        let mut call = server.call().await;
+        assert_eq!(create(&mut call).await.start_revision, 8);
+        call.answer(created(9));
+        call.answer(answer(9, &[7, 8, 9]));
+        call.answer(answer(12, &[]));
+        call.end(Code::Ok, "");
+        let mut call = server.call().await;
+        assert_eq!(create(&mut call).await.start_revision, 13);
+        server.break_connections();
+        let mut call = server.call().await;
+        assert_eq!(create(&mut call).await.start_revision, 13);
+        call.answer(created(13));
+        call.answer(answer(13, &[13]));
+        call
+    };
+    let watch = async {
+        watcher.created().await.unwrap();
+        assert_eq!(watcher.next_revision(), 6);
+        assert_eq!(next(&mut watcher).await, [6, 7]);
+        assert_eq!(next(&mut watcher).await, [8, 9]);
+        assert_eq!(next(&mut watcher).await, []);
+        let last = watcher.next().await.unwrap();
+        assert_eq!(last.events[0].kv.as_ref().unwrap().key, "k");
+        assert_eq!(watcher.next_revision(), 14);
+    };
+    tokio::join!(play, watch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_a_watch_is_told() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let mut watcher = client
+        .watcher(WatchCreateRequest {
+            key: "k".into(),
+            start_revision: 2,
+            ..WatchCreateRequest::default()
+        })
+        .unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        create(&mut call).await;
+        call.answer(WatchResponse {
+            canceled: true,
+            compact_revision: 4,
+            ..created(9)
+        });
+        server.call().await.refuse(Known::NoLeader);
+        let mut call = server.call().await;
+        // The caller has asked for more.
+        assert_eq!(create(&mut call).await.start_revision, 2);
+        call.answer(answer(9, &[2]));
+        call
+    };
+    let watch = async {
+        let compacted = watcher.next().await;
+        assert!(
+            matches!(
+                compacted,
+                Err(Error::Compacted {
+                    compact_revision: 4
+                })
+            ),
+            "{compacted:?}"
+        );
+        let error = watcher.next().await;
+        assert!(
+            matches!(error, Err(Error::Known(Known::NoLeader))),
+            "{error:?}"
+        );
+        assert_eq!(next(&mut watcher).await, [2]);
+    };
+    tokio::join!(play, watch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_a_little_at_a_time_opens_a_watch_as_well() {
+    let ([mut server], options) = servers(["a:1"]);
+    server.shut();
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let mut watcher = client
+        .watcher(WatchCreateRequest {
+            key: "k".into(),
+            start_revision: 1,
+            ..WatchCreateRequest::default()
+        })
+        .unwrap();
+    let play = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.open();
+        let mut call = server.call().await;
+        create(&mut call).await;
+        call.answer(answer(1, &[1]));
+        call
+    };
+    let watch = async {
+        loop {
+            let soon = Duration::from_millis(1);
+            if let Ok(answer) = tokio::time::timeout(soon, watcher.next()).await {
+                break assert_eq!(answer.unwrap().events.len(), 1);
+            }
+        }
+    };
+    tokio::join!(play, watch);
+}
+
+/// Answers a keep-alive.
+async fn renew(call: &mut Call, ttl: i64) {
+    let request: LeaseKeepAliveRequest = call.request().await;
+    call.answer(LeaseKeepAliveResponse {
+        id: request.id,
+        ttl,
+        ..LeaseKeepAliveResponse::default()
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_after_a_third_of_its_ttl_over_any_stream() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        renew(&mut call, 9).await;
+        let granted = Instant::now();
+        renew(&mut call, 9).await;
+        assert_eq!(granted.elapsed(), Duration::from_secs(3));
+        server.break_connections();
+        let mut call = server.call().await;
+        renew(&mut call, 9).await;
+        assert!(
+            granted.elapsed() < Duration::from_secs(8),
+            "{:?}",
+            granted.elapsed()
+        );
+        let mut call = call;
+        renew(&mut call, 0).await;
+        call
+    };
+    let keep = async {
+        let keeper = client.keep_lease(7).await.unwrap();
+        let ttl = Duration::from_secs(9);
+        assert_eq!(keeper.holding(), Holding::Held { ttl });
+        assert_eq!(keeper.lost().await, Loss::Gone);
+        assert_eq!(keeper.holding(), Holding::Lost(Loss::Gone));
+    };
+    tokio::join!(play, keep);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_without_answer_is_lost_when_its_ttl_is_over() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        renew(&mut call, 9).await;
+        call
+    };
+    let keep = async {
+        let keeper = client.keep_lease(7).await.unwrap();
+        let renewed = Instant::now();
+        assert_eq!(keeper.lost().await, Loss::Expired);
+        assert_eq!(renewed.elapsed(), Duration::from_secs(9));
+    };
+    tokio::join!(play, keep);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_such_lease() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        renew(&mut call, 0).await;
+        call
+    };
+    let (_, kept) = tokio::join!(play, client.keep_lease(7));
+    assert!(
+        matches!(kept, Err(Error::Known(Known::LeaseNotFound))),
+        "{kept:?}"
+    );
+}
