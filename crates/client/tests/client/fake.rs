@@ -168,21 +168,31 @@ fn accept(
 }
 
 impl Call {
-    /// The next request; panics when the client has gone.
+    /// The next request, which there must be.
     pub async fn request<Q: Message + Default>(&mut self) -> Q {
+        self.try_request().await.expect("a request")
+    }
+
+    /// The next request; `None` when the client has gone.
+    pub async fn try_request<Q: Message + Default>(&mut self) -> Option<Q> {
         loop {
             if self.received.len() >= 5 {
                 let length = (&self.received[1..5]).get_u32() as usize;
                 if self.received.len() >= 5 + length {
                     self.received.advance(5);
-                    return Q::decode(self.received.split_to(length)).unwrap();
+                    return Some(Q::decode(self.received.split_to(length)).unwrap());
                 }
             }
-            let frame = self.requests.frame().await.expect("a request").unwrap();
+            let frame = self.requests.frame().await?.ok()?;
             if let Ok(data) = frame.into_data() {
                 self.received.put(data);
             }
         }
+    }
+
+    /// Whether the client takes no more answers.
+    pub fn is_gone(&self) -> bool {
+        self.answers.is_closed()
     }
 
     /// Sends an answer.

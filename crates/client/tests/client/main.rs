@@ -2,5 +2,8 @@
 
 mod calls;
 mod fake;
+mod model;
 mod streams;
 mod tls;
+mod transactions;
+mod turns;

@@ -1,0 +1,182 @@
+//! Locks and elections: one at a time, whatever happens to those who wait.
+
+use crate::fake::servers;
+use crate::model::Model;
+use quorate_client::{Client, Error, Session};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+fn model() -> (Model, Client) {
+    let ([server], options) = servers(["a:1"]);
+    (
+        Model::serve(server),
+        Client::new(&["a:1"], &options).unwrap(),
+    )
+}
+
+async fn session(client: &Client) -> Session {
+    Session::new(client, 10).await.unwrap()
+}
+
+const SOON: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn one_session_at_a_time_and_each_with_a_greater_token() {
+    static INSIDE: AtomicUsize = AtomicUsize::new(0);
+    let (model, client) = model();
+    let contend = async |client: Client| {
+        let session = Session::new(&client, 10).await.unwrap();
+        let mut tokens = Vec::new();
+        for _ in 0..5 {
+            let lock = session.mutex("m").lock().await.unwrap();
+            assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0);
+            sleep(SOON).await;
+            assert_eq!(INSIDE.fetch_sub(1, Ordering::SeqCst), 1);
+            tokens.push(lock.revision());
+            lock.unlock().await.unwrap();
+        }
+        assert!(tokens.is_sorted());
+        tokens
+    };
+    let (a, b, c) = tokio::join!(
+        contend(client.clone()),
+        contend(client.clone()),
+        contend(client.clone())
+    );
+    let mut all = [a, b, c].concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 15);
+    assert!(model.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_those_that_other_languages_use() {
+    let (model, client) = model();
+    let session = session(&client).await;
+    let lock = session.mutex("m").lock().await.unwrap();
+    let name = format!("m/{:x}", session.lease());
+    assert_eq!(model.keys(), [name.clone()]);
+    assert_eq!(lock.key(), &name);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_leaves_nothing_behind() {
+    let (model, client) = model();
+    let (one, other) = (session(&client).await, session(&client).await);
+    let lock = one
+        .mutex("m")
+        .try_lock()
+        .await
+        .unwrap()
+        .expect("it is free");
+    assert!(other.mutex("m").try_lock().await.unwrap().is_none());
+    assert_eq!(model.keys(), [lock.key().clone()]);
+    lock.unlock().await.unwrap();
+    assert!(other.mutex("m").try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_is_not_waited_for() {
+    let (model, client) = model();
+    let (one, other) = (session(&client).await, session(&client).await);
+    let lock = one.mutex("m").lock().await.unwrap();
+    let waited = timeout(Duration::from_secs(1), other.mutex("m").lock()).await;
+    assert!(waited.is_err());
+    sleep(SOON).await;
+    assert_eq!(model.keys(), [lock.key().clone()]);
+    // So does one who forgets to unlock.
+    drop(lock);
+    sleep(SOON).await;
+    assert!(model.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_shares_its_lock() {
+    let (model, client) = model();
+    let session = session(&client).await;
+    let first = session.mutex("m").lock().await.unwrap();
+    let second = session.mutex("m").lock().await.unwrap();
+    assert_eq!(first.revision(), second.revision());
+    drop(first);
+    sleep(SOON).await;
+    assert_eq!(model.keys(), [second.key().clone()]);
+    // One who comes while it is given back finds it, or takes it anew.
+    drop(second);
+    let third = session.mutex("m").lock().await.unwrap();
+    sleep(SOON).await;
+    assert_eq!(model.keys(), [third.key().clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_frees_its_lock_and_stops_its_waiters() {
+    let (model, client) = model();
+    let (one, other) = (session(&client).await, session(&client).await);
+    let _lock = one.mutex("m").lock().await.unwrap();
+    let mutex = other.mutex("m");
+    let (waited, ()) = tokio::join!(mutex.lock(), async {
+        sleep(SOON).await;
+        model.expire(other.lease());
+    });
+    assert!(matches!(waited, Err(Error::SessionEnded)), "{waited:?}");
+    let third = session(&client).await;
+    let mutex = third.mutex("m");
+    let (held, ()) = tokio::join!(mutex.lock(), async {
+        sleep(SOON).await;
+        one.close().await.unwrap();
+    });
+    assert_eq!(model.keys(), [held.unwrap().key().clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaders_follow_one_another_in_order_and_are_seen() {
+    let (model, client) = model();
+    let client = client.namespace("n/");
+    let (one, other) = (session(&client).await, session(&client).await);
+    let mut observer = client.observe("e");
+    assert!(one.election("e").leader().await.unwrap().is_none());
+    let watch = async {
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(observer.next().await.unwrap().value);
+        }
+        seen
+    };
+    let lead = async {
+        let mut first = one.election("e").campaign("a").await.unwrap();
+        assert!(
+            timeout(SOON, other.election("e").campaign("c"))
+                .await
+                .is_err()
+        );
+        first.proclaim("b").await.unwrap();
+        let election = other.election("e");
+        let (second, ()) = tokio::join!(election.campaign("c"), async {
+            sleep(SOON).await;
+            let leader = other.election("e").leader().await.unwrap().unwrap();
+            assert_eq!(
+                (leader.key, leader.value),
+                (first.key().clone(), "b".into())
+            );
+            first.resign().await.unwrap();
+        });
+        second.unwrap()
+    };
+    let (seen, second) = tokio::join!(watch, lead);
+    assert_eq!(seen, ["a", "b", "c"]);
+    // Another process of the same session takes over.
+    let mut resumed = other
+        .election("e")
+        .resume(second.key().clone(), second.revision());
+    drop(second);
+    sleep(SOON).await;
+    resumed.proclaim("d").await.unwrap();
+    assert_eq!(observer.next().await.unwrap().value, "d");
+    assert_eq!(model.keys(), [format!("n/e/{:x}", other.lease())]);
+    model.expire(other.lease());
+    assert!(matches!(
+        resumed.proclaim("e").await,
+        Err(Error::NotElected)
+    ));
+}
