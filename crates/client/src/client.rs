@@ -1,5 +1,6 @@
 //! A handle on a cluster, and the three shapes of a call.
 
+use crate::answers::Answers;
 use crate::balancer::Balancer;
 use crate::codec;
 use crate::connection::{Dialer, Lane};
@@ -17,9 +18,9 @@ use quorate_api::error::Code;
 use quorate_api::etcdserverpb::{AuthenticateRequest, AuthenticateResponse};
 use std::sync::Arc;
 use tokio_stream::{Stream, StreamExt};
+use tonic::Request;
 use tonic::client::Grpc;
 use tonic::metadata::MetadataValue;
-use tonic::{Request, Streaming};
 
 /// The version of the API that requests say they speak.
 const API_VERSION: &str = "3.7";
@@ -128,6 +129,11 @@ impl Client {
         Ok(())
     }
 
+    /// Why endpoints are down, where some are.
+    pub fn unreachable(&self) -> Option<String> {
+        self.shared.balancer.unreachable()
+    }
+
     /// What the client was made with.
     pub fn options(&self) -> &Options {
         &self.shared.options
@@ -152,7 +158,9 @@ impl Client {
         };
         match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.out_of_time(method)),
+            Err(_) => Err(Error::Deadline {
+                method: method.path(),
+            }),
         }
     }
 
@@ -206,13 +214,6 @@ impl Client {
 
     pub(crate) fn begin_reading(&self) -> Reading {
         Reading::begin(self.order.as_ref(), self.shared.balancer.len())
-    }
-
-    pub(crate) fn out_of_time(&self, method: Method) -> Error {
-        Error::Deadline {
-            method: method.path(),
-            unreachable: self.shared.balancer.unreachable(),
-        }
     }
 
     pub(crate) fn jitter(&self) -> &Jitter {
@@ -385,42 +386,6 @@ fn dialers(endpoints: &[&str], options: &Arc<Options>) -> Result<Vec<Dialer>> {
         .iter()
         .map(|text| Dialer::new(text, options))
         .collect()
-}
-
-/// The answers of a streaming call.
-#[derive(Debug)]
-pub struct Answers<A> {
-    method: Method,
-    stream: Streaming<A>,
-    /// The connection lives as long as someone reads from it.
-    _lane: Lane,
-    _client: Client,
-}
-
-impl<A> Answers<A> {
-    fn new(method: Method, stream: Streaming<A>, lane: Lane, client: &Client) -> Answers<A> {
-        Answers {
-            method,
-            stream,
-            _lane: lane,
-            _client: client.clone(),
-        }
-    }
-
-    /// The next answer; `None` when the server has ended the stream well.
-    pub async fn next(&mut self) -> Result<Option<A>> {
-        self.stream
-            .message()
-            .await
-            .map_err(|status| Error::from_status(self.method.path(), &status))
-    }
-
-    /// The next answer, where the protocol has one.
-    pub(crate) async fn expect(&mut self) -> Result<A> {
-        self.next().await?.ok_or(Error::Ended {
-            method: self.method.path(),
-        })
-    }
 }
 
 fn path(method: Method) -> PathAndQuery {

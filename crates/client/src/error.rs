@@ -49,13 +49,12 @@ pub enum Error {
         /// The status message.
         text: String,
     },
-    /// There was no answer within [`crate::Options::request_timeout`]. A write may have happened.
+    /// There was no answer within [`crate::Options::request_timeout`]. A write may have
+    /// happened. [`crate::Client::unreachable`] may say why.
     #[error("context deadline exceeded")]
     Deadline {
         /// The rpc's path.
         method: &'static str,
-        /// Why endpoints could not be reached, where some could not.
-        unreachable: Option<String>,
     },
     /// A watch begins before what is kept of the history.
     #[error("{}", Known::Compacted.text())]

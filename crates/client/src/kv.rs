@@ -1,5 +1,7 @@
 //! Keys: read, write, delete, transact, compact. Keys are those of the client's namespace.
 
+use crate::answers::Answers;
+use crate::namespace::Namespace;
 use crate::ordering::{InOrder, Reading};
 use crate::{Client, Error, Result};
 use bytes::Bytes;
@@ -7,7 +9,8 @@ use quorate_api::Method;
 use quorate_api::etcdserverpb::range_request::{SortOrder, SortTarget};
 use quorate_api::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
+    PutResponse, RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader, TxnRequest,
+    TxnResponse,
 };
 
 impl Client {
@@ -44,6 +47,17 @@ impl Client {
             ..RangeRequest::default()
         })
         .await
+    }
+
+    /// Reads keys as the request says, of one revision, as a stream of pieces: for more than should
+    /// be held at once.
+    pub async fn range_stream(&self, mut request: RangeRequest) -> Result<RangeStream> {
+        let namespace = &self.namespace;
+        namespace.enter(&mut request.key, &mut request.range_end)?;
+        Ok(RangeStream {
+            namespace: namespace.clone(),
+            answers: self.receive(Method::KVRangeStream, request).await?,
+        })
     }
 
     /// Writes one key as the request says. After an `Ok` the write is durable.
@@ -96,6 +110,26 @@ impl Client {
     pub async fn compact(&self, revision: i64, physical: bool) -> Result<CompactionResponse> {
         let request = CompactionRequest { revision, physical };
         self.call(Method::KVCompact, request).await
+    }
+}
+
+/// The answer to a read in pieces.
+#[derive(Debug)]
+pub struct RangeStream {
+    namespace: Namespace,
+    answers: Answers<RangeStreamResponse>,
+}
+
+impl RangeStream {
+    /// The next piece; `None` after the last. The last one has the header, and says how many keys
+    /// there are and whether more than were asked for.
+    pub async fn next(&mut self) -> Result<Option<RangeResponse>> {
+        let Some(answer) = self.answers.next().await? else {
+            return Ok(None);
+        };
+        let mut piece = answer.range_response.unwrap_or_default();
+        self.namespace.leave_range(&mut piece);
+        Ok(Some(piece))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Leases: grant, revoke, keep alive, look at.
 
-use crate::client::Answers;
+use crate::answers::Answers;
 use crate::{Client, Error, Result};
 use quorate_api::Method;
 use quorate_api::etcdserverpb::{

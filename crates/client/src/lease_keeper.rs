@@ -53,7 +53,10 @@ impl Client {
         let ttl = match keeping.renew().await {
             Ok(ttl) => ttl,
             Err(Loss::Gone) => return Err(Error::Known(Known::LeaseNotFound)),
-            Err(Loss::Expired) => return Err(self.out_of_time(Method::LeaseLeaseKeepAlive)),
+            Err(Loss::Expired) => {
+                let method = Method::LeaseLeaseKeepAlive.path();
+                return Err(Error::Deadline { method });
+            }
             Err(Loss::Refused) => return Err(Error::Known(Known::PermissionDenied)),
         };
         let (state, holding) = watch::channel(Holding::Held { ttl });

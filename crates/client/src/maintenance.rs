@@ -1,6 +1,6 @@
 //! Maintenance of one member.
 
-use crate::client::Answers;
+use crate::answers::Answers;
 use crate::{Client, Result};
 use quorate_api::Method;
 use quorate_api::etcdserverpb::{

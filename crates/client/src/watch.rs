@@ -1,6 +1,6 @@
 //! Watches: one stream, many watchers.
 
-use crate::client::Answers;
+use crate::answers::Answers;
 use crate::{Client, Error, Result};
 use quorate_api::Method;
 use quorate_api::etcdserverpb::watch_request::RequestUnion;

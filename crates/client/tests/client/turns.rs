@@ -57,8 +57,8 @@ async fn keys_are_those_that_other_languages_use() {
     let session = session(&client).await;
     let lock = session.mutex("m").lock().await.unwrap();
     let name = format!("m/{:x}", session.lease());
-    assert_eq!(model.keys(), [name.clone()]);
     assert_eq!(lock.key(), &name);
+    assert_eq!(model.keys(), [name]);
 }
 
 #[tokio::test(start_paused = true)]
