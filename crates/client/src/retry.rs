@@ -113,8 +113,13 @@ impl Jitter {
     /// `wait`, longer or shorter by up to the part `fraction` of it.
     pub(crate) fn spread(&self, wait: Duration, fraction: f64) -> Duration {
         let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let factor = 1.0 + fraction.clamp(0.0, 1.0) * (source.f64() * 2.0 - 1.0);
-        wait.mul_f64(factor)
+        let fraction = if fraction.is_nan() {
+            0.0
+        } else {
+            fraction.clamp(0.0, 1.0)
+        };
+        let factor = 1.0 + fraction * (source.f64() * 2.0 - 1.0);
+        Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or(wait)
     }
 }
 
@@ -202,6 +207,9 @@ mod tests {
                 let range = retry.wait.mul_f64(0.9)..=retry.wait.mul_f64(1.1);
                 assert!(range.contains(&wait), "{attempt}: {wait:?}");
             }
+        }
+        for fraction in [f64::NAN, f64::INFINITY, -1.0] {
+            jitter.spread(Duration::MAX, fraction);
         }
         let (one, other) = (Jitter::new(Some(1)), Jitter::new(Some(1)));
         for attempt in 1..10 {
