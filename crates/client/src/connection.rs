@@ -6,6 +6,7 @@
 
 use crate::address::{Address, Target};
 use crate::error::chain;
+use crate::greeting::Greeted;
 use crate::options::{Options, Tls};
 use crate::transport::Transport;
 use crate::{Error, Result, tls};
@@ -37,7 +38,8 @@ pub(crate) struct Dialer {
 }
 
 /// The half of a connection that moves its bytes; to be polled until it ends.
-pub(crate) type Driver = Connection<TokioIo<Box<dyn Transport>>, Body, TokioExecutor>;
+pub(crate) type Driver =
+    Pin<Box<Connection<TokioIo<Greeted<Box<dyn Transport>>>, Body, TokioExecutor>>>;
 
 impl Dialer {
     /// A dialer of this endpoint; its TLS files are read once to see that they can be used.
@@ -90,11 +92,22 @@ impl Dialer {
                 Box::new(secured)
             }
         };
+        let (stream, heard) = Greeted::new(stream);
         let (sender, driver) = self
             .http2()
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| chain(&error))?;
+        let mut driver = Box::pin(driver);
+        tokio::select! {
+            () = heard.notified() => {}
+            ended = &mut driver => {
+                return Err(match ended {
+                    Ok(()) => "the server closed the connection".to_owned(),
+                    Err(error) => chain(&error),
+                });
+            }
+        }
         let lane = Lane {
             sender,
             origin: self.origin.clone(),

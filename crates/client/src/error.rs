@@ -94,6 +94,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the cluster, or the way to it, was not there; another attempt may find it.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Error::Known(known) => known.code() == Code::Unavailable,
+            Error::Status { code, .. } => *code == Code::Unavailable as i32,
+            Error::Connection { .. } | Error::Deadline { .. } => true,
+            _ => false,
+        }
+    }
+
     /// From a transport's status: one of etcd's errors where code and text are in its table.
     pub(crate) fn from_status(method: &'static str, status: &tonic::Status) -> Error {
         let code = i32::from(status.code());

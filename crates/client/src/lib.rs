@@ -60,6 +60,7 @@ mod codec;
 mod connection;
 mod election;
 mod error;
+mod greeting;
 mod kv;
 mod lease;
 mod lease_keeper;

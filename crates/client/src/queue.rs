@@ -30,6 +30,12 @@ use quorate_api::mvccpb::event::EventType;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const DELETE_ATTEMPTS_MAX: u32 = 6;
+/// After the first failure; doubled after each.
+const DELETE_WAIT: Duration = Duration::from_millis(100);
+const DELETE_JITTER: f64 = 0.2;
 
 /// The prefix of all contenders' keys.
 pub(crate) fn prefix(name: &[u8]) -> Bytes {
@@ -234,7 +240,8 @@ impl Share {
     }
 }
 
-/// Deletes the key if it is the one that was created at `revision` (at any, if that is 0).
+/// Deletes the key if it is the one that was created at `revision` (at any, if that is 0). That may
+/// happen twice, so it is tried again where a write in general is not.
 async fn delete(client: &Client, key: Bytes, revision: i64) -> Result<()> {
     let compare = match revision {
         0 => Vec::new(),
@@ -249,6 +256,15 @@ async fn delete(client: &Client, key: Bytes, revision: i64) -> Result<()> {
         success: vec![op(Request::RequestDeleteRange(delete))],
         failure: Vec::new(),
     };
+    let mut wait = DELETE_WAIT;
+    for _ in 1..DELETE_ATTEMPTS_MAX {
+        match client.txn(txn.clone()).await {
+            Err(error) if error.is_transient() => {}
+            done => return done.map(drop),
+        }
+        tokio::time::sleep(client.jitter().spread(wait, DELETE_JITTER)).await;
+        wait *= 2;
+    }
     client.txn(txn).await.map(drop)
 }
 

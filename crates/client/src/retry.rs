@@ -7,7 +7,6 @@
 
 use crate::Error;
 use crate::options::Retry;
-use quorate_api::error::Code;
 use quorate_api::{Error as Known, Method};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -79,9 +78,8 @@ pub(crate) fn judge(error: &Error, repeat: Repeat, situation: Situation) -> Verd
         // while the call was under way, and nothing was done.
         Error::Known(Known::AuthOldRevision) if !situation.has_fixed_token => Verdict::Again,
         Error::Known(Known::NotSupportedForLearner) if situation.endpoints > 1 => Verdict::Again,
-        Error::Known(known) if known.code() == Code::Unavailable && freely => Verdict::Again,
-        Error::Status { code, .. } if *code == Code::Unavailable as i32 && freely => Verdict::Again,
-        Error::Connection { unsent, .. } if *unsent || freely => Verdict::Again,
+        Error::Connection { unsent: true, .. } => Verdict::Again,
+        error if error.is_transient() && freely => Verdict::Again,
         _ => Verdict::Return,
     }
 }

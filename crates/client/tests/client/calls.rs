@@ -104,6 +104,54 @@ async fn who_is_down_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_says_nothing_is_not_up() {
+    let ([mut one, mut other], options) = servers(["a:1", "b:1"]);
+    one.get_stuck();
+    let client = Client::new(&["a:1", "b:1"], &options).unwrap();
+    let begun = Instant::now();
+    for _ in 0..5 {
+        let play = async { other.call().await.reply(PutResponse::default()) };
+        let (answer, ()) = tokio::join!(client.put(put("k")), play);
+        answer.unwrap();
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    other.shut();
+    one.open();
+    // A read, for it may still meet the connection that breaks.
+    let play = async { one.call().await.reply(at(7)) };
+    let (answer, ()) = tokio::join!(client.get("k"), play);
+    answer.unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(7),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_sign_of_life_is_given_up() {
+    let ([mut server], options) = servers(["a:1"]);
+    let options = Options {
+        keepalive_time: Some(Duration::from_secs(1)),
+        keepalive_timeout: Duration::from_secs(5),
+        ..options
+    };
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let begun = Instant::now();
+    let play = async {
+        let call = server.call().await;
+        server.cut();
+        server.call().await.reply(at(7));
+        drop(call);
+    };
+    let (answer, ()) = tokio::join!(client.get("k"), play);
+    answer.unwrap();
+    // Ten seconds are the least that there are between pings.
+    let range = Duration::from_secs(15)..Duration::from_secs(16);
+    assert!(range.contains(&begun.elapsed()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_go_round_those_that_are_up() {
     let ([mut one, mut other], options) = servers(["a:1", "b:1"]);
     let client = Client::new(&["a:1", "b:1"], &options).unwrap();

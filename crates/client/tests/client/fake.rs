@@ -17,7 +17,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -32,6 +32,8 @@ struct Door {
     calls: mpsc::UnboundedSender<Call>,
     connections: Vec<JoinHandle<()>>,
     is_shut: bool,
+    is_stuck: bool,
+    cuts: watch::Sender<()>,
     tls: Option<Arc<ServerConfig>>,
 }
 
@@ -44,7 +46,16 @@ impl Connector for Network {
                 return Err(std::io::ErrorKind::ConnectionRefused.into());
             }
             let (near, far) = tokio::io::duplex(1 << 16);
+            if door.is_stuck {
+                // Kept open, and never read.
+                door.connections.push(tokio::spawn(async move {
+                    std::future::pending::<()>().await;
+                    drop(far);
+                }));
+                return Ok(Box::new(near) as Box<dyn Transport>);
+            }
             let (calls, tls) = (door.calls.clone(), door.tls.clone());
+            let mut cuts = door.cuts.subscribe();
             let connection = tokio::spawn(async move {
                 let far: Box<dyn Transport> = match tls {
                     None => Box::new(far),
@@ -58,10 +69,15 @@ impl Connector for Network {
                     let answer = accept(&calls, request);
                     async move { Ok::<_, Infallible>(answer) }
                 });
-                // The test sees on the client's side how it ended.
-                let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(far), service)
-                    .await;
+                let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(far), service);
+                let mut serving = std::pin::pin!(serving);
+                tokio::select! {
+                    // The test sees on the client's side how it ended.
+                    _ = &mut serving => {}
+                    // Held, and not polled any more.
+                    _ = cuts.changed() => std::future::pending().await,
+                }
             });
             door.connections.push(connection);
             Ok(Box::new(near) as Box<dyn Transport>)
@@ -69,9 +85,15 @@ impl Connector for Network {
     }
 }
 
+/// Who may come in; clones share it.
+#[derive(Clone)]
+pub struct Entrance {
+    door: Arc<Mutex<Door>>,
+}
+
 /// A server.
 pub struct Server {
-    door: Arc<Mutex<Door>>,
+    entrance: Entrance,
     calls: mpsc::UnboundedReceiver<Call>,
 }
 
@@ -84,6 +106,8 @@ pub fn servers<const N: usize>(names: [&str; N]) -> ([Server; N], Options) {
             calls: sender,
             connections: Vec::new(),
             is_shut: false,
+            is_stuck: false,
+            cuts: watch::Sender::new(()),
             tls: None,
         }));
         network
@@ -91,7 +115,10 @@ pub fn servers<const N: usize>(names: [&str; N]) -> ([Server; N], Options) {
             .lock()
             .unwrap()
             .insert(name.to_owned(), door.clone());
-        Server { door, calls }
+        Server {
+            entrance: Entrance { door },
+            calls,
+        }
     });
     let mut options = Options {
         connector: Some(Arc::new(network)),
@@ -102,9 +129,8 @@ pub fn servers<const N: usize>(names: [&str; N]) -> ([Server; N], Options) {
 }
 
 impl Server {
-    /// Speaks TLS on connections from now on.
-    pub fn secure(&self, tls: ServerConfig) {
-        self.door.lock().unwrap().tls = Some(Arc::new(tls));
+    pub fn entrance(&self) -> Entrance {
+        self.entrance.clone()
     }
 
     /// The next call.
@@ -115,6 +141,21 @@ impl Server {
     /// Whether no call is there that was not looked at.
     pub fn is_idle(&self) -> bool {
         self.calls.is_empty()
+    }
+}
+
+impl std::ops::Deref for Server {
+    type Target = Entrance;
+
+    fn deref(&self) -> &Entrance {
+        &self.entrance
+    }
+}
+
+impl Entrance {
+    /// Speaks TLS on connections from now on.
+    pub fn secure(&self, tls: ServerConfig) {
+        self.door.lock().unwrap().tls = Some(Arc::new(tls));
     }
 
     /// Breaks all connections.
@@ -132,7 +173,18 @@ impl Server {
 
     /// Lets clients in again.
     pub fn open(&self) {
-        self.door.lock().unwrap().is_shut = false;
+        let mut door = self.door.lock().unwrap();
+        (door.is_shut, door.is_stuck) = (false, false);
+    }
+
+    /// Takes connections from now on without a word.
+    pub fn get_stuck(&self) {
+        self.door.lock().unwrap().is_stuck = true;
+    }
+
+    /// Lets the connections that are there hang, as when a cable is cut.
+    pub fn cut(&self) {
+        self.door.lock().unwrap().cuts.send_replace(());
     }
 }
 

@@ -93,6 +93,23 @@ async fn who_stops_waiting_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unlocking_outlives_a_broken_connection() {
+    let ([server], options) = servers(["a:1"]);
+    let entrance = server.entrance();
+    let model = Model::serve(server);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let session = session(&client).await;
+    let lock = session.mutex("m").lock().await.unwrap();
+    entrance.shut();
+    let (unlocked, ()) = tokio::join!(lock.unlock(), async {
+        sleep(SOON).await;
+        entrance.open();
+    });
+    unlocked.unwrap();
+    assert!(model.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_shares_its_lock() {
     let (model, client) = model();
     let session = session(&client).await;
