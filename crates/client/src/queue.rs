@@ -9,8 +9,10 @@
 //! - A place that is not wanted any more (the future that waited for it was dropped, say) is given
 //!   back.
 //! - A session has one place for a name, however many of its tasks want it: they share it, and it
-//!   is given back with the last of them. Taking it and giving it back exclude each other, so no
-//!   late deletion hits one who has come meanwhile.
+//!   is given back with the last of them.
+//! - Taking it and giving it back exclude each other, and each is done to its end by a task once it
+//!   has begun, whoever stops waiting for it: no deletion overtakes its put, or hits one who has
+//!   come meanwhile.
 
 use crate::kv::one_by_creation;
 use crate::session::Session;
@@ -31,6 +33,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 const DELETE_ATTEMPTS_MAX: u32 = 6;
 /// After the first failure; doubled after each.
@@ -51,7 +54,7 @@ pub(crate) struct Places(Mutex<HashMap<Bytes, Arc<Sharers>>>);
 struct Sharers {
     count: AtomicUsize,
     /// Held while the key is put or deleted.
-    change: tokio::sync::Mutex<()>,
+    change: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Places {
@@ -113,8 +116,7 @@ impl Place {
         let first = one_by_creation(prefix, SortOrder::Ascend);
         // Should the answer be lost, the place is given back all the same.
         let mut place = Place::held(session, key.clone(), 0);
-        let sharers = place.sharers();
-        let change = sharers.change.lock().await;
+        let change = place.change().lock_owned().await;
         let txn = TxnRequest {
             compare: vec![created_at(&key, 0)],
             success: vec![
@@ -129,8 +131,13 @@ impl Place {
                 op(Request::RequestRange(first)),
             ],
         };
-        let answer = client.txn(txn).await?;
-        drop(change);
+        let put = client.clone();
+        let answer = finished(tokio::spawn(async move {
+            let answer = put.txn(txn).await;
+            drop(change);
+            answer
+        }))
+        .await?;
         let revision = answer.header.as_ref().map_or(0, |header| header.revision);
         let before = match answer.succeeded {
             true => None,
@@ -146,9 +153,9 @@ impl Place {
         })
     }
 
-    fn sharers(&self) -> Arc<Sharers> {
+    fn change(&self) -> Arc<tokio::sync::Mutex<()>> {
         match &self.share {
-            Some(share) => share.sharers.clone(),
+            Some(share) => share.sharers.change.clone(),
             None => Arc::default(),
         }
     }
@@ -200,7 +207,10 @@ impl Place {
     /// Gives the place back; returns when it is free, or when others of the session have it.
     pub(crate) async fn give_back(mut self) -> Result<()> {
         match self.share.take() {
-            Some(share) => share.give_back(self.key.clone(), self.revision).await,
+            Some(share) => {
+                let (key, revision) = (self.key.clone(), self.revision);
+                finished(tokio::spawn(share.give_back(key, revision))).await
+            }
             None => Ok(()),
         }
     }
@@ -237,6 +247,18 @@ impl Share {
         drop(sharers);
         places.tidy();
         freed
+    }
+}
+
+/// What a task gives, with its panic.
+async fn finished<R>(task: JoinHandle<Result<R>>) -> Result<R> {
+    match task.await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime goes down, and the session with it.
+            Err(_) => Err(Error::SessionEnded),
+        },
     }
 }
 

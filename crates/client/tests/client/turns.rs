@@ -2,6 +2,10 @@
 
 use crate::fake::servers;
 use crate::model::Model;
+use quorate_client::api::etcdserverpb::request_op::Request;
+use quorate_client::api::etcdserverpb::{
+    LeaseGrantResponse, LeaseKeepAliveResponse, TxnRequest, TxnResponse,
+};
 use quorate_client::{Client, Error, Session};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -90,6 +94,44 @@ async fn who_stops_waiting_is_not_waited_for() {
     drop(lock);
     sleep(SOON).await;
     assert!(model.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_does_not_overtake_its_put() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        server.call().await.reply(LeaseGrantResponse {
+            id: 7,
+            ttl: 10,
+            ..LeaseGrantResponse::default()
+        });
+        let renewals = server.call().await;
+        renewals.answer(LeaseKeepAliveResponse {
+            id: 7,
+            ttl: 10,
+            ..LeaseKeepAliveResponse::default()
+        });
+        renewals
+    };
+    let (session, _renewals) = tokio::join!(Session::new(&client, 10), play);
+    let session = session.unwrap();
+    let mutex = session.mutex("m");
+    let (waited, mut put) = tokio::join!(timeout(SOON, mutex.lock()), server.call());
+    assert!(waited.is_err());
+    sleep(SOON).await;
+    assert!(server.is_idle());
+    let request: TxnRequest = put.request().await;
+    assert!(matches!(
+        request.success[0].request,
+        Some(Request::RequestPut(_))
+    ));
+    put.reply(TxnResponse::default());
+    let request: TxnRequest = server.call().await.request().await;
+    assert!(matches!(
+        request.success[0].request,
+        Some(Request::RequestDeleteRange(_))
+    ));
 }
 
 #[tokio::test(start_paused = true)]
