@@ -14,7 +14,12 @@ pub fn ask<R>(
         .build()?;
     runtime
         .block_on(async {
-            let client = Client::new(&[&server.address().to_string()], &Options::default())?;
+            // A server that went down is an error here, and nothing to wait for.
+            let options = Options {
+                wait_for_ready: false,
+                ..Options::default()
+            };
+            let client = Client::new(&[&server.address().to_string()], &options)?;
             what(client).await
         })
         .map_err(io::Error::other)

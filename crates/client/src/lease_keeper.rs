@@ -59,7 +59,8 @@ impl Client {
             }
             Err(Loss::Refused) => return Err(Error::Known(Known::PermissionDenied)),
         };
-        let (state, holding) = watch::channel(Holding::Held { ttl });
+        let held = (Holding::Held { ttl }, keeping.deadline);
+        let (state, holding) = watch::channel(held);
         let task = tokio::spawn(keeping.keep(ttl, state)).abort_handle();
         Ok(LeaseKeeper { id, holding, task })
     }
@@ -69,7 +70,8 @@ impl Client {
 #[derive(Debug)]
 pub struct LeaseKeeper {
     id: i64,
-    holding: watch::Receiver<Holding>,
+    /// What the task has found, and how long that holds.
+    holding: watch::Receiver<(Holding, Instant)>,
     task: AbortHandle,
 }
 
@@ -79,19 +81,25 @@ impl LeaseKeeper {
         self.id
     }
 
-    /// Whether it is held, as far as is known.
+    /// Whether it is held. It is not after its TTL, even if nothing has run since that would have
+    /// renewed it.
     pub fn holding(&self) -> Holding {
-        *self.holding.borrow()
+        match *self.holding.borrow() {
+            (Holding::Held { .. }, until) if Instant::now() >= until => {
+                Holding::Lost(Loss::Expired)
+            }
+            (holding, _) => holding,
+        }
     }
 
     /// Returns when the lease is lost, and why.
     pub async fn lost(&self) -> Loss {
         let mut holding = self.holding.clone();
         let state = holding
-            .wait_for(|state| matches!(state, Holding::Lost(_)))
+            .wait_for(|(state, _)| matches!(state, Holding::Lost(_)))
             .await;
         match state.as_deref() {
-            Ok(Holding::Lost(loss)) => *loss,
+            Ok((Holding::Lost(loss), _)) => *loss,
             // The task ended without a word: its runtime is gone.
             _ => Loss::Expired,
         }
@@ -123,17 +131,17 @@ impl Keeping {
         }
     }
 
-    async fn keep(mut self, mut ttl: Duration, state: watch::Sender<Holding>) {
+    async fn keep(mut self, mut ttl: Duration, state: watch::Sender<(Holding, Instant)>) {
         loop {
             sleep(ttl / 3).await;
             match self.renew().await {
                 Ok(renewed) => ttl = renewed,
                 Err(loss) => {
-                    state.send_replace(Holding::Lost(loss));
+                    state.send_replace((Holding::Lost(loss), self.deadline));
                     return;
                 }
             }
-            state.send_replace(Holding::Held { ttl });
+            state.send_replace((Holding::Held { ttl }, self.deadline));
         }
     }
 
