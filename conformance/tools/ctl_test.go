@@ -251,7 +251,7 @@ var everything = []command{
 	{line: "elect"},
 	{line: "elect e"},
 	{line: "watch", stdin: ""},
-	{line: "watch c --rev=8", until: "c\n1\n"},
+	{line: "watch c --rev=8", until: `c\n1\n|"Value" : "1"|MQ==|\*\x011|\\x31\n`},
 	{line: "watch c --rev=8 -- echo seen", until: "seen"},
 	{line: "watch c --rev=1 --prefix"},
 	{line: "make-mirror"},

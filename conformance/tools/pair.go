@@ -52,7 +52,7 @@ type command struct {
 	// capture has a name and, as its only group, a pattern for what is put in for {name} later, where
 	// the output has it.
 	capture [2]string
-	// until ends a command that does not end by itself: a signal once its output has this.
+	// until ends a command that does not end by itself: a signal once its output matches this.
 	until string
 	// drop has patterns of what may differ, here alone.
 	drop []string
@@ -122,7 +122,7 @@ type watched struct {
 
 func (w *watched) Write(more []byte) (int, error) {
 	n, err := w.buffer.Write(more)
-	if w.until != "" && strings.Contains(w.buffer.String(), w.until) {
+	if w.until != "" && regexp.MustCompile(w.until).MatchString(w.buffer.String()) {
 		w.until = ""
 		w.found()
 	}
