@@ -28,6 +28,7 @@ pub use error::Error;
 pub use log_stage::{Appended, LogDone, LogJob, LogStage};
 pub use member::{
     CLUSTER_VERSION, CompactionStep, Config, ETCD_VERSION, Effects, Member, MemberChange, Note,
-    PeerChange, Proposal, Reply, Revocation, RevocationWaiter, SnapshotToSend, Status,
+    PeerChange, Proposal, ProposalKind, Reply, Revocation, RevocationWaiter, SnapshotToSend,
+    Status,
 };
 pub use received::Received;

@@ -14,7 +14,8 @@ use quorate_node::store::hash;
 use quorate_node::store::membership::Member as ClusterMember;
 use quorate_node::wal::snap;
 use quorate_node::{
-    CommitStage, LogStage, Member, MemberChange, PeerChange, Proposal, Received, Reply,
+    CommitStage, LogStage, Member, MemberChange, PeerChange, Proposal, ProposalKind, Received,
+    Reply,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -249,7 +250,7 @@ impl Cluster {
             id,
             data: request.encode_to_vec().into(),
             token: Some(id),
-            physical: false,
+            kind: ProposalKind::Ordinary,
         }]);
         self.settle();
         id

@@ -10,7 +10,7 @@ use quorate_disk::faulty::FaultyDisk;
 use quorate_node::boot::{Boot, boot};
 use quorate_node::raft::{Message, MessageKind};
 use quorate_node::store::lease::Renewal;
-use quorate_node::{LogDone, LogStage, Member, Proposal};
+use quorate_node::{LogDone, LogStage, Member, Proposal, ProposalKind};
 use std::sync::Arc;
 
 const LEASE: i64 = 77;
@@ -110,7 +110,7 @@ fn a_leader_that_slept_revokes_nothing_that_its_successor_renewed() {
         id,
         data: request.encode_to_vec().into(),
         token: None,
-        physical: false,
+        kind: ProposalKind::Ordinary,
     }]);
     settle(&mut nodes, &[0, 1, 2]);
     assert!(nodes[old].member.lessor().exists(LEASE));

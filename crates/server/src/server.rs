@@ -99,6 +99,7 @@ pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
     let min_ttl_s = (3 * u64::from(election_ticks) / 2 * tick_ms).div_ceil(1000) as i64;
     let checkpoints = config.feature("LeaseCheckpoint", false);
     let commit_interval = config.duration("backend-batch-interval").as_millis() as u64;
+    let max_apply_gap = config.count("max-apply-gap");
     let pause = config.duration("compaction-sleep-interval").as_millis() as u64;
     Boot {
         directories: Directories {
@@ -117,7 +118,11 @@ pub(crate) fn boot_of(config: &Config, start_ms: u64) -> Boot {
             advance_first_election: config.is_set("initial-election-tick-advance"),
             snapshot_count: or(config.count("snapshot-count"), 10_000),
             snapshot_catch_up: config.count("snapshot-catchup-entries"),
-            max_apply_gap: 5_000,
+            max_apply_gap,
+            max_apply_gap_of_revocations: match config.feature("PriorityRequest", false) {
+                true => 2 * max_apply_gap,
+                false => max_apply_gap,
+            },
             max_proposals: 100_000,
             request_timeout_ms: 5_000 + 2 * config.count("election-timeout"),
             commit_interval_ms: or(commit_interval, 100),

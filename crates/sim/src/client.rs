@@ -10,8 +10,8 @@ use crate::model::{Answer, Compare, Key, Keys, Kv, Op, OpAnswer, Request};
 use crate::network::Slot;
 use crate::random::Random;
 use crate::wire;
-use quorate_node::Proposal;
 use quorate_node::store::range::{Inline, Kvs, range};
+use quorate_node::{Proposal, ProposalKind};
 use std::collections::BTreeMap;
 
 /// Time after which a client gives up, in microseconds.
@@ -232,12 +232,16 @@ impl Cluster {
         let token = Token::Operation(operation);
         match self.history.operations()[operation].asked.clone() {
             Asked::Write(id, request) => {
+                let kind = match request {
+                    Request::Compact(_) if id % 3 == 0 => ProposalKind::PhysicalCompaction,
+                    Request::Revoke(_) => ProposalKind::Revocation,
+                    _ => ProposalKind::Ordinary,
+                };
                 let proposal = Proposal {
                     id,
                     data: wire::encode(id, &request),
                     token: Some(token),
-                    // Answered once its rows are gone for good.
-                    physical: id % 3 == 0,
+                    kind,
                 };
                 self.take_input(slot, Input::Propose(proposal));
             }

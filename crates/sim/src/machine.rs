@@ -377,6 +377,7 @@ fn settings(
             snapshot_count: scenario.snapshot_count,
             snapshot_catch_up: scenario.snapshot_catch_up,
             max_apply_gap: 5000,
+            max_apply_gap_of_revocations: 5000,
             max_proposals: 1000,
             request_timeout_ms: REQUEST_TIMEOUT_MS,
             commit_interval_ms: scenario.commit_interval_ms,

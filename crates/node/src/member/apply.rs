@@ -1,6 +1,6 @@
 //! Applying entries: requests to the store, configuration changes to the members and to raft.
 
-use super::{CLUSTER_VERSION, Member, Note, PeerChange, Reply};
+use super::{CLUSTER_VERSION, Member, Note, PeerChange, ProposalKind, Reply};
 use crate::Error;
 use crate::conf_change::{Verdict, conf_state_json, decode, judge};
 use bytes::Bytes;
@@ -98,7 +98,9 @@ impl<T> Member<T> {
             return Ok(());
         };
         match outcome {
-            Ok(answer @ Answer::Compaction(_)) if pending.physical => {
+            Ok(answer @ Answer::Compaction(_))
+                if pending.kind == ProposalKind::PhysicalCompaction =>
+            {
                 let revision = request
                     .compaction
                     .map_or(0, |compaction| compaction.revision);

@@ -4,7 +4,7 @@
 //! connected, which is no replicated state. Whether the change is valid at all is judged when it is
 //! applied ([`crate::conf_change`]).
 
-use super::{Member, Note, Pending, Reply};
+use super::{Member, Note, Pending, ProposalKind, Reply};
 use quorate_api as api;
 use quorate_raft::{ConfChange, ConfChangeKind, EntryKind};
 use quorate_store::membership::{ChangeContext, Member as ClusterMember, go_json};
@@ -104,7 +104,7 @@ impl<T> Member<T> {
             id,
             Pending {
                 token: Some(token),
-                physical: false,
+                kind: ProposalKind::Ordinary,
             },
         );
         self.changes_waiting.push((id, data.into()));

@@ -93,6 +93,8 @@ pub struct Config {
     pub snapshot_catch_up: u64,
     /// Entries that may be committed and not applied before proposals are refused.
     pub max_apply_gap: u64,
+    /// The same for revocations of leases, which make room; at least as many.
+    pub max_apply_gap_of_revocations: u64,
     /// Proposals under way before more are refused.
     pub max_proposals: usize,
     /// Time after which a proposal is given up, in milliseconds.
@@ -117,8 +119,19 @@ pub struct Proposal<T> {
     pub data: Bytes,
     /// Who is told; `None`: nobody.
     pub token: Option<T>,
+    /// What is particular about it.
+    pub kind: ProposalKind,
+}
+
+/// What is particular about a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProposalKind {
+    /// Nothing.
+    Ordinary,
     /// A compaction that is to be answered once its rows are gone for good.
-    pub physical: bool,
+    PhysicalCompaction,
+    /// The revocation of a lease; see [`Config::max_apply_gap_of_revocations`].
+    Revocation,
 }
 
 /// What is told.
@@ -158,7 +171,7 @@ pub struct Status {
 
 struct Pending<T> {
     token: Option<T>,
-    physical: bool,
+    kind: ProposalKind,
 }
 
 /// A commit that was frozen: where it stands in the log.

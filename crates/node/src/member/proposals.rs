@@ -1,6 +1,6 @@
 //! Proposals: taken or refused before they reach the log, and given up when their time is over.
 
-use super::{Member, Pending, Proposal, Reply};
+use super::{Member, Pending, Proposal, ProposalKind, Reply};
 use prost::Message as _;
 use quorate_api as api;
 use quorate_api::etcdserverpb::{InternalRaftRequest, RequestHeader};
@@ -9,7 +9,7 @@ use quorate_failpoints::fail_point;
 
 impl<T> Member<T> {
     /// Proposes requests that came together.
-    pub fn propose(&mut self, proposals: Vec<Proposal<T>>) {
+    pub fn propose(&mut self, mut proposals: Vec<Proposal<T>>) {
         self.proposed_ms = Some(self.now_ms);
         if self.log_full {
             return self.refuse(proposals, api::Error::NoSpace);
@@ -19,10 +19,19 @@ impl<T> Member<T> {
             .hard_state()
             .commit
             .saturating_sub(self.store.applied().index);
-        if gap > self.config.max_apply_gap
+        if gap > self.config.max_apply_gap_of_revocations
             || self.pending.len() + self.early.len() + proposals.len() > self.config.max_proposals
         {
             return self.refuse(proposals, api::Error::RequestTooManyRequests);
+        }
+        if gap > self.config.max_apply_gap {
+            let is_revocation = |p: &Proposal<T>| p.kind == ProposalKind::Revocation;
+            let (revocations, others) = proposals.into_iter().partition(is_revocation);
+            self.refuse(others, api::Error::RequestTooManyRequests);
+            proposals = revocations;
+            if proposals.is_empty() {
+                return;
+            }
         }
         if self.raft.soft_state().lead == 0 {
             // etcd's raft takes no proposal without a leader either, and the caller waits.
@@ -47,12 +56,9 @@ impl<T> Member<T> {
         for proposal in proposals {
             self.deadline(proposal.id);
             let Proposal {
-                id,
-                token,
-                physical,
-                ..
+                id, token, kind, ..
             } = proposal;
-            self.pending.insert(id, Pending { token, physical });
+            self.pending.insert(id, Pending { token, kind });
         }
     }
 
@@ -128,12 +134,16 @@ impl<T> Member<T> {
             }),
             ..request
         };
+        let kind = match request.lease_revoke {
+            Some(_) => ProposalKind::Revocation,
+            None => ProposalKind::Ordinary,
+        };
         let data = request.encode_to_vec().into();
         self.propose(vec![Proposal {
             id,
             data,
             token,
-            physical: false,
+            kind,
         }]);
         id
     }

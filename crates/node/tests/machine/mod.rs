@@ -10,7 +10,9 @@ use quorate_node::boot::{Boot, Directories, boot};
 use quorate_node::store::index::KeyRange;
 use quorate_node::store::lease;
 use quorate_node::store::watch::{self, catch_up};
-use quorate_node::{CommitStage, Config, Error, LogStage, Member, Proposal, Reply, VacuumNext};
+use quorate_node::{
+    CommitStage, Config, Error, LogStage, Member, Proposal, ProposalKind, Reply, VacuumNext,
+};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ pub fn settings() -> Boot {
             snapshot_count: 20,
             snapshot_catch_up: 5,
             max_apply_gap: 5000,
+            max_apply_gap_of_revocations: 5000,
             max_proposals: 1000,
             request_timeout_ms: 7000,
             commit_interval_ms: 100,
@@ -85,6 +88,8 @@ pub struct Machine {
     pub slow_commits: bool,
     /// Whether the log's disk hangs.
     pub log_hangs: bool,
+    /// Whether the database's disk hangs.
+    pub commits_hang: bool,
     /// A commit that found no space, or is under way.
     uncommitted: Option<quorate_node::store::commit::Frozen>,
 }
@@ -113,6 +118,7 @@ impl Machine {
             vacuums,
             slow_commits: false,
             log_hangs: false,
+            commits_hang: false,
             uncommitted: None,
         };
         machine.settle()?;
@@ -126,7 +132,11 @@ impl Machine {
             id,
             ..Default::default()
         });
-        let physical = request.compaction.is_some_and(|request| request.physical);
+        let kind = match (request.compaction, &request.lease_revoke) {
+            (Some(CompactionRequest { physical: true, .. }), _) => ProposalKind::PhysicalCompaction,
+            (_, Some(_)) => ProposalKind::Revocation,
+            _ => ProposalKind::Ordinary,
+        };
         let data = InternalRaftRequest { header, ..request }
             .encode_to_vec()
             .into();
@@ -134,7 +144,7 @@ impl Machine {
             id,
             data,
             token: Some(token),
-            physical,
+            kind,
         }]);
     }
 
@@ -172,7 +182,9 @@ impl Machine {
         } else {
             frozen = effects.commit.or(frozen);
         }
-        if let Some(frozen) = frozen {
+        if self.commits_hang {
+            self.uncommitted = self.uncommitted.take().or(frozen);
+        } else if let Some(frozen) = frozen {
             match self.commit.commit(&frozen)? {
                 Some(committed) => {
                     busy = true;

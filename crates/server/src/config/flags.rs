@@ -418,6 +418,14 @@ pub const FLAGS: &[Flag] = &[
         "stage of the v2 API's removal",
     ),
     flag("max-learners", Number, "1", Served, "most learners"),
+    // etcd's figure, which has no flag there.
+    flag(
+        "max-apply-gap",
+        Number,
+        "5000",
+        Served,
+        "entries committed and not applied before writes are refused",
+    ),
     // Security.
     flag("cert-file", Text, "", NotYet, "client TLS certificate"),
     flag("key-file", Text, "", NotYet, "client TLS key"),

@@ -29,7 +29,7 @@ use quorate_node::ids::RequestIds;
 use quorate_node::store::View;
 use quorate_node::store::index::Root;
 use quorate_node::store::watch::Counts;
-use quorate_node::{Member, Proposal, Reply, Status};
+use quorate_node::{Member, Proposal, ProposalKind, Reply, Status};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -234,7 +234,7 @@ impl Handle {
             id,
             data: request.encode_to_vec().into(),
             token,
-            physical: false,
+            kind: ProposalKind::Ordinary,
         });
     }
 

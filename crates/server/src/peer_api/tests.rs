@@ -13,7 +13,7 @@ use quorate_api::etcdserverpb::{
     LeaseTimeToLiveRequest, RequestHeader,
 };
 use quorate_api::leasepb::{LeaseInternalRequest, LeaseInternalResponse};
-use quorate_node::Proposal;
+use quorate_node::{Proposal, ProposalKind};
 use std::time::Duration;
 
 struct Asked {
@@ -92,7 +92,7 @@ impl Asked {
                 id: request_id,
                 data: request.encode_to_vec().into(),
                 token: Some(waiter),
-                physical: false,
+                kind: ProposalKind::Ordinary,
             }]);
         });
         self.lone.runtime.block_on(granted).unwrap();

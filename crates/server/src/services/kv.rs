@@ -11,11 +11,11 @@ use quorate_api::Error;
 use quorate_api::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, ResponseHeader, TxnRequest,
 };
-use quorate_node::Reply as MemberReply;
 use quorate_node::store::View;
 use quorate_node::store::quota::{put_cost, txn_cost};
 use quorate_node::store::range::{Inline, Kvs, RangeAnswer, Splice, range};
 use quorate_node::store::txn::{is_read_only, is_serializable, read_only_txn};
+use quorate_node::{ProposalKind, Reply as MemberReply};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ impl Services {
             return Ok(refused);
         }
         let tally = Tally::put(&request);
-        self.propose(Field::Put, &message, tally, false, answer)
+        self.propose(Field::Put, &message, tally, ProposalKind::Ordinary, answer)
     }
 
     pub(super) fn delete_range(
@@ -94,7 +94,13 @@ impl Services {
         let request: DeleteRangeRequest = decode(message.clone())?;
         checks::delete_range(&request)?;
         let tally = Tally::delete(&request);
-        self.propose(Field::DeleteRange, &message, tally, false, answer)
+        self.propose(
+            Field::DeleteRange,
+            &message,
+            tally,
+            ProposalKind::Ordinary,
+            answer,
+        )
     }
 
     pub(super) fn txn(
@@ -110,7 +116,7 @@ impl Services {
                 return Ok(refused);
             }
             let tally = Tally::txn(&request);
-            return self.propose(Field::Txn, &message, tally, false, answer);
+            return self.propose(Field::Txn, &message, tally, ProposalKind::Ordinary, answer);
         }
         // Reads of many keys belong on the pool; compares and single keys do not.
         if is_serializable(&request) || self.member.reads_are_local() {
@@ -140,7 +146,11 @@ impl Services {
     ) -> Result<Reply, Status> {
         let request: CompactionRequest = decode(message.clone())?;
         let tally = Tally::Other(Operation::Compaction);
-        self.propose(Field::Compaction, &message, tally, request.physical, answer)
+        let kind = match request.physical {
+            true => ProposalKind::PhysicalCompaction,
+            false => ProposalKind::Ordinary,
+        };
+        self.propose(Field::Compaction, &message, tally, kind, answer)
     }
 }
 

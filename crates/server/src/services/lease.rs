@@ -14,6 +14,7 @@ use quorate_api::etcdserverpb::{
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, ResponseHeader,
 };
 use quorate_failpoints::fail_point;
+use quorate_node::ProposalKind;
 use quorate_node::store::lease::MAX_TTL_S;
 use quorate_node::store::quota::LEASE_OVERHEAD;
 
@@ -70,7 +71,7 @@ impl Services {
             Field::LeaseGrant,
             &request.encode_to_vec(),
             tally,
-            false,
+            ProposalKind::Ordinary,
             answer,
         )
     }
@@ -82,7 +83,13 @@ impl Services {
     ) -> Result<Reply, Status> {
         let _checked: LeaseRevokeRequest = decode(message.clone())?;
         let tally = Tally::Other(Operation::LeaseRevoke);
-        self.propose(Field::LeaseRevoke, &message, tally, false, answer)
+        self.propose(
+            Field::LeaseRevoke,
+            &message,
+            tally,
+            ProposalKind::Revocation,
+            answer,
+        )
     }
 
     pub(super) fn lease_time_to_live(

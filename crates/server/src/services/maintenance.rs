@@ -17,7 +17,7 @@ use quorate_api::etcdserverpb::{
 use quorate_node::store::hash::{hash_by_revision, hash_file};
 use quorate_node::store::membership::spell_id;
 use quorate_node::store::quota::DEFAULT_QUOTA_BYTES;
-use quorate_node::{ETCD_VERSION, Reply as MemberReply};
+use quorate_node::{ETCD_VERSION, ProposalKind, Reply as MemberReply};
 use std::time::Instant;
 
 impl Services {
@@ -28,7 +28,13 @@ impl Services {
     ) -> Result<Reply, Status> {
         let _checked: AlarmRequest = decode(message.clone())?;
         let tally = Tally::Other(Operation::Alarm);
-        self.propose(Field::Alarm, &message, tally, false, answer)
+        self.propose(
+            Field::Alarm,
+            &message,
+            tally,
+            ProposalKind::Ordinary,
+            answer,
+        )
     }
 
     pub(super) fn status(&self, message: Bytes) -> Result<Reply, Status> {

@@ -10,7 +10,7 @@ use crate::transport::{Reply, Status, WakeBatch};
 use prost::encoding::{WireType, encode_key, encode_varint};
 use quorate_api::Error;
 use quorate_api::etcdserverpb::AlarmType;
-use quorate_node::Proposal;
+use quorate_node::{Proposal, ProposalKind};
 
 /// Fields of InternalRaftRequest.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl Services {
         field: Field,
         request: &[u8],
         tally: Tally,
-        physical: bool,
+        kind: ProposalKind,
         answer: &mut dyn FnMut() -> Caller,
     ) -> Result<Reply, Status> {
         let id = self.member.draw_id();
@@ -61,7 +61,7 @@ impl Services {
             id,
             data: data.into(),
             token,
-            physical,
+            kind,
         });
         Ok(Reply::Later)
     }
