@@ -49,7 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("quorate-ctl", &["quorate-client"]),
     ("quorate-bench", &["quorate-client", "quorate-api"]),
     (
-        "quorate-utl",
+        "quorateutl",
         &[
             "quorate-wal",
             "quorate-bolt",

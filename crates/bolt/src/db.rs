@@ -37,6 +37,10 @@ pub struct Options {
     pub read_only: bool,
     /// Take the file's advisory lock, which keeps bbolt and etcd out, too.
     pub lock: bool,
+    /// Find the free pages at open, which reads every page. Where it is false, none is known: what
+    /// is written goes behind the high-water mark, for a short change of a large file that is known
+    /// to be whole.
+    pub find_free_pages: bool,
 }
 
 impl Default for Options {
@@ -46,6 +50,7 @@ impl Default for Options {
             initial_map_size: 64 << 30,
             read_only: false,
             lock: true,
+            find_free_pages: true,
         }
     }
 }
@@ -247,7 +252,8 @@ impl Db {
             map: Arc::new(map),
             meta,
         });
-        let found = if options.read_only && scan.is_none() {
+        let pass = scan.is_some() || (options.find_free_pages && !options.read_only);
+        let found = if !pass {
             scan::Found::default()
         } else {
             scan::walk(&snapshot, scan)?

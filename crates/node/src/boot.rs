@@ -16,13 +16,13 @@ use crate::ids::{RequestIds, cluster_id, member_id};
 use crate::log_stage::LogStage;
 use crate::member::{Config, Member};
 use bytes::Bytes;
-use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
 use quorate_bolt::Db;
 use quorate_disk::Disk;
 use quorate_raft::{
     ConfChange, ConfChangeKind, Config as RaftConfig, Entry, EntryKind, MemoryStorage, Raft,
     Snapshot, SnapshotMetadata,
 };
+use quorate_store::ids::Identity;
 use quorate_store::membership::{ChangeContext, Member as ClusterMember, go_json};
 use quorate_store::watch::{self, Hub};
 use quorate_store::{Store, open};
@@ -170,13 +170,13 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
             (store, db) = adopt_received(&disk, &boot, &at)?;
         }
         let (mut wal, mut recovered) = Wal::open(&disk, &wal_dir, &at, wal_options)?;
-        let (member, cluster) =
-            decode_metadata(&recovered.metadata).ok_or_else(|| Error::Inconsistent {
+        let identity =
+            Identity::decode(&recovered.metadata).ok_or_else(|| Error::Inconsistent {
                 path: wal_dir.clone(),
                 what: "its metadata cannot be read".into(),
             })?;
-        config.member_id = member;
-        config.cluster_id = cluster;
+        config.member_id = identity.member_id;
+        config.cluster_id = identity.cluster_id;
         found.entries = recovered.entries.len();
         found.repaired = recovered.repaired.take();
         let consistent = store.applied().index;
@@ -235,7 +235,7 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
     } else if let Some(join) = &boot.join {
         config.member_id = join.member_id;
         config.cluster_id = join.cluster_id;
-        let metadata = encode_metadata(config.member_id, config.cluster_id);
+        let metadata = identity(&config).encode();
         let wal = Wal::create(&disk, &wal_dir, &metadata, wal_options)?;
         let raft =
             Raft::new(raft_config(&boot, &config, 0), MemoryStorage::new()).map_err(Error::Raft)?;
@@ -248,7 +248,7 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
             .expect("initial_members checked that this member is among them");
         config.member_id = own.id;
         config.cluster_id = cluster_id(&members.iter().map(|m| m.id).collect::<Vec<_>>());
-        let metadata = encode_metadata(config.member_id, config.cluster_id);
+        let metadata = identity(&config).encode();
         let wal = Wal::create(&disk, &wal_dir, &metadata, wal_options)?;
         let mut raft =
             Raft::new(raft_config(&boot, &config, 0), MemoryStorage::new()).map_err(Error::Raft)?;
@@ -447,29 +447,9 @@ fn adopt_received(
     Ok((store, db))
 }
 
-/// etcdserverpb.Metadata: member and cluster, as proto2 writes them.
-fn encode_metadata(member_id: u64, cluster_id: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (field, id) in [(1, member_id), (2, cluster_id)] {
-        encode_key(field, WireType::Varint, &mut out);
-        encode_varint(id, &mut out);
+fn identity(config: &Config) -> Identity {
+    Identity {
+        member_id: config.member_id,
+        cluster_id: config.cluster_id,
     }
-    out
-}
-
-fn decode_metadata(mut bytes: &[u8]) -> Option<(u64, u64)> {
-    let (mut member, mut cluster) = (0, 0);
-    while !bytes.is_empty() {
-        let (field, wire) = decode_key(&mut bytes).ok()?;
-        if wire != WireType::Varint {
-            return None;
-        }
-        let value = decode_varint(&mut bytes).ok()?;
-        match field {
-            1 => member = value,
-            2 => cluster = value,
-            _ => return None,
-        }
-    }
-    (member != 0).then_some((member, cluster))
 }

@@ -9,7 +9,6 @@ mod commit_stage;
 mod conf_change;
 mod error;
 pub mod ids;
-mod legacy_tree;
 mod log_stage;
 mod member;
 mod received;

@@ -120,7 +120,7 @@ pub fn hash_by_revision(
     if asked > view.revision {
         return Err(api::Error::FutureRev.into());
     }
-    let revision = if asked <= 0 { view.revision } else { asked };
+    let revision = if asked == 0 { view.revision } else { asked };
     let keep = kept_at(&view.root, revision, view.compact_revision);
     let mut hasher = Hasher::new(view.compact_revision, revision);
     view.rows()?.scan(

@@ -119,22 +119,46 @@ impl LeafScan for RowScan {
 /// Opens the store in `path`, making the file where there is none. The file handle is for the
 /// commit stage.
 pub fn open(disk: Arc<dyn Disk>, path: &Path, config: Config) -> Result<(Store, Db), Error> {
-    let scan = RowScan::default();
-    let options = Options::default();
-    let db = Db::open_scanning(disk, path, &options, KEY_BUCKET, &scan)?;
+    let (db, rows) = scan(disk, path, &Options::default())?;
     create_buckets(&db)?;
+    refuse_auth(&db.begin_read())?;
+    let store = restore(&db, &rows, config)?;
+    Ok((store, db))
+}
+
+/// Opens the store in a file that is there and leaves the file as it is. Nothing may be applied: it
+/// is for views alone.
+pub fn open_read_only(disk: Arc<dyn Disk>, path: &Path) -> Result<Store, Error> {
+    let options = Options {
+        read_only: true,
+        initial_map_size: 0,
+        ..Options::default()
+    };
+    let (db, rows) = scan(disk, path, &options)?;
+    let config = Config {
+        quota_bytes: 0,
+        lease: lease::Config {
+            min_ttl_s: 0,
+            checkpoint_interval_ms: None,
+        },
+    };
+    restore(&db, &rows, config)
+}
+
+/// Opens the file and gathers its rows, in the order of their keys.
+fn scan(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Result<(Db, Rows), Error> {
+    let scan = RowScan::default();
+    let db = Db::open_scanning(disk, path, options, KEY_BUCKET, &scan)?;
     let mut rows = scan
         .found
         .into_inner()
         .expect("no scan panics while it holds the lock");
     rows.runs.sort_unstable_by_key(|(run, _)| *run);
-    let store = restore(&db, &rows, config)?;
-    Ok((store, db))
+    Ok((db, rows))
 }
 
 fn restore(db: &Db, rows: &Rows, config: Config) -> Result<Store, Error> {
     let file = db.begin_read();
-    refuse_auth(&file)?;
     let meta = Meta::read(&file)?;
     let mut lessor = Lessor::new(config.lease);
     let mut alarms = Alarms::default();

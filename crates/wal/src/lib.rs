@@ -33,6 +33,7 @@ mod reader;
 mod records;
 mod segment;
 pub mod snap;
+pub mod types;
 pub mod walpb;
 
 #[cfg(test)]

@@ -8,9 +8,9 @@
 //! Source: when etcd snapshots (server.go).
 
 use super::Member;
-use crate::legacy_tree;
 use crate::log_stage::LogJob;
 use quorate_raft::{Snapshot, SnapshotMetadata};
+use quorate_store::legacy_tree;
 use quorate_store::membership::Membership;
 use std::sync::Arc;
 

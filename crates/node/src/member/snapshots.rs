@@ -7,12 +7,12 @@
 
 use super::log_snapshots::LogSnapshots;
 use super::{Freezing, Member, Note, PeerChange, peers};
-use crate::{Error, Received, legacy_tree};
+use crate::{Error, Received};
 use bytes::Bytes;
 use quorate_failpoints::fail_point;
 use quorate_raft::{ConfState, Message, Snapshot, SnapshotMetadata};
 use quorate_store::membership::Membership;
-use quorate_store::{Applied, View};
+use quorate_store::{Applied, View, legacy_tree};
 use std::sync::Arc;
 
 /// A database on its way to another member.

@@ -4,7 +4,7 @@
 //! tree: `/0/members/ID/{raftAttributes,attributes}`, `/0/removed_members/ID`, `/0/version`, and
 //! the empty `/1`. Source: etcd's v2store and membership store.
 
-use quorate_store::membership::{Membership, go_json, spell_id};
+use crate::membership::{Membership, go_json, spell_id};
 use serde_json::{Map, Value, json};
 
 /// The store's history index is not kept; readers want a number.

@@ -1,0 +1,91 @@
+//! Opening a database that another process may have open.
+//!
+//! Its lock is waited for, as long as `--timeout` says; the lock is tried every 50 ms, as bbolt does.
+
+use crate::error::Failure;
+use quorate_bolt::{Db, Error, Options};
+use quorate_disk::Disk;
+use quorate_disk::real::RealDisk;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two tries for the lock.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How long to wait for the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// As long as it takes.
+    Forever,
+    /// So long.
+    For(Duration),
+}
+
+impl Wait {
+    /// As `--timeout` has it: 0 does not end.
+    pub fn from_flag(timeout: Duration) -> Wait {
+        if timeout.is_zero() {
+            Wait::Forever
+        } else {
+            Wait::For(timeout)
+        }
+    }
+}
+
+/// The operating system's disk.
+pub fn disk() -> Arc<dyn Disk> {
+    Arc::new(RealDisk)
+}
+
+/// Calls `open` until the database is not locked any more.
+pub fn wait_for<T, E: From<Error>>(
+    wait: Wait,
+    path: &Path,
+    mut open: impl FnMut() -> Result<T, E>,
+    locked: impl Fn(&E) -> bool,
+) -> Result<T, Failure>
+where
+    Failure: From<E>,
+{
+    let begin = Instant::now();
+    loop {
+        match open() {
+            Err(error) if locked(&error) => {
+                if let Wait::For(limit) = wait
+                    && begin.elapsed() + RETRY > limit
+                {
+                    let path = path.to_path_buf();
+                    return Err(Failure::LockTimeout { path });
+                }
+                thread::sleep(RETRY);
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Opens for reading only; free pages are not looked for.
+pub fn open_to_read(path: &Path, wait: Wait) -> Result<Db, Failure> {
+    let options = Options {
+        read_only: true,
+        initial_map_size: 0,
+        ..Options::default()
+    };
+    open(path, &options, wait)
+}
+
+/// Opens a database that is there.
+pub fn open(path: &Path, options: &Options, wait: Wait) -> Result<Db, Failure> {
+    let open = || Db::open(disk(), path, options);
+    wait_for(wait, path, open, |error| {
+        matches!(error, Error::Locked { .. })
+    })
+}
+
+/// An error in Go's words where the file is not there.
+pub fn stat(path: &Path) -> Result<(), Failure> {
+    std::fs::metadata(path).map_err(Failure::io("stat", path))?;
+    Ok(())
+}
