@@ -9,6 +9,7 @@ use crate::db::{Db, Snapshot};
 use crate::error::{Error, Problem};
 use crate::freelist::FreeList;
 use crate::map::PageBits;
+use crate::meta::Meta;
 use crate::page::{self, BucketRoot, FREELIST, HEADER_BYTES, Header, Page, u64_at};
 use std::fmt;
 
@@ -81,12 +82,19 @@ struct Checker<'a> {
     reached: PageBits,
     /// Roots of buckets that are still to be walked.
     trees: Vec<u64>,
+    /// Is told the number of pages that were read.
+    tell: &'a mut dyn FnMut(u64),
 }
 
 impl Db {
     /// Checks the newest state as a whole; reads every page. Free pages are compared with those
     /// that the writer knows, or, opened read-only, with the list in the file if it has one.
     pub fn check(&self) -> Result<Check, Error> {
+        self.check_telling(&mut |_pages| {})
+    }
+
+    /// As [`Db::check`], and tells `tell` again and again how many pages were read.
+    pub fn check_telling(&self, tell: &mut dyn FnMut(u64)) -> Result<Check, Error> {
         // The state and the free pages must belong together.
         let (read, free) = match self.inner.writer() {
             Ok(writer) => (self.begin_read(), Some(writer.free.clone())),
@@ -99,12 +107,39 @@ impl Db {
             check: Check::default(),
             reached: PageBits::new(snapshot.meta.high_water),
             trees: vec![snapshot.meta.root],
+            tell,
         };
         while let Some(root) = checker.trees.pop() {
             checker.tree(root, None, None, 0)?;
         }
         checker.free_pages(free.as_ref())?;
         Ok(checker.check)
+    }
+}
+
+impl Db {
+    /// Checks both meta pages as a whole. One alone suffices to open the file, so what is wrong with
+    /// the other is found only here. It is for a file that nobody writes to.
+    pub fn check_metas(&self) -> Result<Vec<Finding>, Error> {
+        let mut findings = Vec::new();
+        let size = u64::from(self.page_size());
+        for page in 0..2 {
+            let offset = page * size;
+            let mut bytes = vec![0; size as usize];
+            let read = self.inner.file.read_exact_at(&mut bytes, offset);
+            read.map_err(|source| self.inner.io("reading a meta page", source))?;
+            let problem = match Meta::check_page(&bytes, page) {
+                Ok(meta) if u64::from(meta.page_size) == size => continue,
+                Ok(_) => Problem::Meta("page size"),
+                Err(problem) => problem,
+            };
+            findings.push(Finding {
+                page,
+                offset,
+                problem,
+            });
+        }
+        Ok(findings)
     }
 }
 
@@ -154,6 +189,7 @@ impl Checker<'_> {
             }
         }
         self.check.pages += pages;
+        (self.tell)(self.check.pages);
         let page = match page::parse(run) {
             Ok(page) => page,
             Err(problem) => {

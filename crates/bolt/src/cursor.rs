@@ -137,9 +137,21 @@ impl<'tx> Cursor<'tx> {
 
     /// The last entry of the bucket. The cursor is at its end then.
     pub(crate) fn last(&mut self) -> Result<Option<Entry<'tx>>, Error> {
-        // `next` counts down here: the places below it are still to be looked at.
+        self.go_behind()?;
+        let entry = self.step_back()?;
+        self.stack.clear();
+        Ok(entry)
+    }
+
+    /// Moves behind the last entry, to go back from there. `next` of a frame counts down then: the
+    /// places below it are still to be looked at.
+    fn go_behind(&mut self) -> Result<(), Error> {
         let page = self.push_root()?;
         self.top().next = count(page);
+        Ok(())
+    }
+
+    fn step_back(&mut self) -> Result<Option<Entry<'tx>>, Error> {
         while let Some(frame) = self.stack.last_mut() {
             let Some(place) = frame.next.checked_sub(1) else {
                 self.stack.pop();
@@ -150,7 +162,6 @@ impl<'tx> Cursor<'tx> {
                 Page::Leaf(leaf) => {
                     if !leaf.is_bucket(place) {
                         let entry = leaf.entry(place).map_err(|problem| self.corrupt(problem))?;
-                        self.stack.clear();
                         return Ok(Some(entry));
                     }
                 }
@@ -161,6 +172,23 @@ impl<'tx> Cursor<'tx> {
             }
         }
         Ok(None)
+    }
+}
+
+/// See [`Bucket::backward`].
+pub struct BackwardCursor<'tx>(Cursor<'tx>);
+
+impl<'tx> BackwardCursor<'tx> {
+    pub(crate) fn new(bucket: Bucket<'tx>) -> Result<BackwardCursor<'tx>, Error> {
+        let mut cursor = Cursor::new(bucket);
+        cursor.go_behind()?;
+        Ok(BackwardCursor(cursor))
+    }
+
+    /// The entry before; `None` at the beginning, and from then on.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot fail")]
+    pub fn next(&mut self) -> Result<Option<Entry<'tx>>, Error> {
+        self.0.step_back()
     }
 }
 

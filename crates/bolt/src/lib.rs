@@ -41,7 +41,7 @@ mod tests;
 
 pub use check::{Check, Finding};
 pub use commit::CommitStats;
-pub use cursor::{Cursor, Entry};
+pub use cursor::{BackwardCursor, Cursor, Entry};
 pub use db::{Db, Options};
 pub use error::{Error, Problem};
 pub use read::{Bucket, Extent, ReadTx};

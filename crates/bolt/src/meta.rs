@@ -115,6 +115,25 @@ impl Meta {
         Ok(meta)
     }
 
+    /// Checks all of meta page `id`, what its checksum does not cover included.
+    pub(crate) fn check_page(bytes: &[u8], id: u64) -> Result<Meta, Problem> {
+        let meta = Meta::read(bytes)?;
+        let header = Header::read(bytes);
+        if header.id != id {
+            return Err(Problem::Id(header.id));
+        }
+        if header.flags != META {
+            return Err(Problem::Type(header.flags));
+        }
+        if header.count != 0 || header.overflow != 0 {
+            return Err(Problem::Meta("page header"));
+        }
+        if bytes[META_BYTES..].iter().any(|byte| *byte != 0) {
+            return Err(Problem::Meta("bytes behind it"));
+        }
+        Ok(meta)
+    }
+
     fn check(&self) -> Result<(), Problem> {
         if !is_page_size(self.page_size) {
             return Err(Problem::Meta("page size"));

@@ -4,7 +4,7 @@
 //! can reach is written or cut off, and its map stays.
 
 use crate::copy;
-use crate::cursor::{Cursor, DEPTH_MAX, Entry};
+use crate::cursor::{BackwardCursor, Cursor, DEPTH_MAX, Entry};
 use crate::db::{Inner, Snapshot};
 use crate::error::{Error, Problem};
 use crate::page::{self, BucketRoot, Leaf, Page};
@@ -140,6 +140,11 @@ impl<'tx> Bucket<'tx> {
         let mut cursor = Cursor::new(*self);
         cursor.seek(from)?;
         Ok(cursor)
+    }
+
+    /// A cursor over all entries, the one with the highest key first.
+    pub fn backward(&self) -> Result<BackwardCursor<'tx>, Error> {
+        BackwardCursor::new(*self)
     }
 
     /// The entry with the highest key.

@@ -3,9 +3,10 @@
 //! Its lock is waited for, as long as `--timeout` says; the lock is tried every 50 ms, as bbolt does.
 
 use crate::error::Failure;
-use quorate_bolt::{Db, Error, Options};
+use quorate_bolt::{Db, Error, Options, Problem};
 use quorate_disk::Disk;
 use quorate_disk::real::RealDisk;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Time between two tries for the lock.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// The page size that bbolt assumes of a file that does not tell.
+const PAGE_BYTES: u64 = 4096;
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +70,42 @@ where
     }
 }
 
-/// Opens for reading only; free pages are not looked for.
+/// Opens for reading only; free pages are not looked for. What is no database is refused in bbolt's
+/// words.
 pub fn open_to_read(path: &Path, wait: Wait) -> Result<Db, Failure> {
+    open_raw(path, wait).map_err(in_bbolts_words)
+}
+
+/// As [`open_to_read`], with the error as it is.
+pub fn open_raw(path: &Path, wait: Wait) -> Result<Db, Failure> {
     let options = Options {
         read_only: true,
         initial_map_size: 0,
         ..Options::default()
     };
     open(path, &options, wait)
+}
+
+/// What bbolt says of a file that is no database.
+fn in_bbolts_words(failure: Failure) -> Failure {
+    const INVALID: &str = "invalid database";
+    let Failure::Bolt(error) = failure else {
+        return failure;
+    };
+    let text = match &error {
+        Error::Io { source, .. } if source.kind() == ErrorKind::IsADirectory => INVALID.to_owned(),
+        Error::NoMeta { path, first, .. } => match (std::fs::metadata(path), first) {
+            (Ok(about), _) if about.len() < PAGE_BYTES => INVALID.to_owned(),
+            (Ok(about), _) if about.len() < 2 * PAGE_BYTES => {
+                format!("file size too small {}", about.len())
+            }
+            (_, Problem::Version(_)) => "version mismatch".to_owned(),
+            (_, Problem::MetaChecksum) => "checksum error".to_owned(),
+            _ => INVALID.to_owned(),
+        },
+        _ => return error.into(),
+    };
+    Failure::NoDatabase(text)
 }
 
 /// Opens a database that is there.

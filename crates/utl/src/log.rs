@@ -89,7 +89,14 @@ macro_rules! warning {
     };
 }
 
-pub(crate) use {info, warning};
+/// Logs at level error.
+macro_rules! error {
+    ($message:expr $(, $name:literal => $value:expr)* $(,)?) => {
+        $crate::log::write("error", file!(), line!(), $message, &[$(($name, serde_json::json!($value))),*])
+    };
+}
+
+pub(crate) use {error, info, warning};
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,7 @@ mod error;
 mod hashkv;
 mod layout;
 mod log;
+mod log_entries;
 mod manual;
 mod migrate;
 mod output;

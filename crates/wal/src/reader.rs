@@ -96,6 +96,8 @@ pub struct Reader {
     crc: u32,
     chunk: Bytes,
     chunk_offset: u64,
+    /// Whether the padding behind the record before was zero.
+    padding_is_zero: bool,
 }
 
 impl Reader {
@@ -131,6 +133,7 @@ impl Reader {
             crc: 0,
             chunk: Bytes::new(),
             chunk_offset: 0,
+            padding_is_zero: true,
         }
     }
 
@@ -142,6 +145,32 @@ impl Reader {
     /// Offset in the segment being read behind the last whole record.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Whether the bytes between the last record and its frame's end were zero, as every writer
+    /// leaves them. No checksum covers them, and nothing depends on them.
+    pub fn padding_is_zero(&self) -> bool {
+        self.padding_is_zero
+    }
+
+    /// First byte of the segment being read, behind `offset`, that is not zero. Behind the end of a
+    /// log that was closed there is none.
+    pub fn nonzero_behind(&mut self, offset: u64) -> Result<Option<u64>, WalError> {
+        self.first_nonzero_behind(offset)
+    }
+
+    /// Where the frame at `offset` of the segment being read would end if it were whole; `None` where
+    /// that is behind the file's end, or the length is none.
+    pub fn frame_end(&mut self, offset: u64) -> Result<Option<u64>, WalError> {
+        let segment_len = self.segments[self.current].len;
+        if segment_len - offset < LENGTH_BYTES {
+            return Ok(None);
+        }
+        let head = self.bytes(offset, LENGTH_BYTES)?;
+        let field = u64::from_le_bytes(head[..].try_into().expect("eight bytes were asked for"));
+        let end = parse_length_field(field)
+            .and_then(|(len, padding)| (offset + LENGTH_BYTES).checked_add(len + padding));
+        Ok(end.filter(|end| *end <= segment_len))
     }
 
     /// Path of the segment being read.
@@ -208,6 +237,7 @@ impl Reader {
                         offset: self.offset,
                         record,
                     };
+                    self.padding_is_zero = content[len as usize..].iter().all(|byte| *byte == 0);
                     self.offset += LENGTH_BYTES + len + padding;
                     self.crc = crc;
                     return Ok(Next::Record(located));

@@ -205,16 +205,18 @@ pub fn load_newest_available(
 /// that etcd received (`tmp` and digits) or defragmented (`db.tmp…`). Gives the paths. Only the
 /// process that holds the database's lock may call it, and before it writes any of these itself.
 pub fn clean_up(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, WalError> {
-    let leftover = |name: &str| {
-        let received = name
-            .strip_prefix("tmp")
-            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
-        received
-            || name.starts_with("db.tmp")
-            || name.contains(".snap.db.tmp")
-            || name.ends_with(".snap.tmp")
-    };
-    remove_where(disk, dir, leftover)
+    remove_where(disk, dir, is_leftover)
+}
+
+/// Whether [`clean_up`] removes a file of this name.
+pub fn is_leftover(name: &str) -> bool {
+    let received = name
+        .strip_prefix("tmp")
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    received
+        || name.starts_with("db.tmp")
+        || name.contains(".snap.db.tmp")
+        || name.ends_with(".snap.tmp")
 }
 
 /// Removes received databases below `index`, which a newer snapshot has made useless. Gives the

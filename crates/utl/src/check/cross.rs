@@ -1,0 +1,107 @@
+//! Whether log, snapshot files and database belong together.
+
+use super::database::Contents;
+use super::log::Log;
+use super::report::Report;
+use super::snap_files::SnapFiles;
+use crate::layout;
+use quorate_store::membership::spell_id;
+use quorate_wal::snap;
+use std::path::Path;
+
+/// What is compared; a part that could not be read is absent.
+pub struct Parts<'a> {
+    pub data_dir: &'a Path,
+    pub wal_dir: &'a Path,
+    pub contents: Option<&'a Contents>,
+    pub log: Option<&'a Log>,
+    pub snaps: &'a SnapFiles,
+}
+
+/// Compares the parts with each other.
+pub fn check(parts: &Parts<'_>, report: &mut Report) {
+    let Some(log) = parts.log else { return };
+    snapshot_file(parts, log, report);
+    let Some(contents) = parts.contents else {
+        return;
+    };
+    let database = layout::database(parts.data_dir);
+    let index = contents.consistent_index;
+    if index > log.last_index {
+        report.wrong(
+            parts.wal_dir,
+            format!(
+                "the log ends at index {}, before the database's consistent index {index}: entries \
+                 were lost",
+                log.last_index
+            ),
+        );
+    }
+    let snapshot = log.newest_snapshot().map_or(0, |snapshot| snapshot.index);
+    if snapshot > index {
+        let snap_dir = layout::snap_dir(parts.data_dir);
+        let received = snap::database_path(&snap_dir, snapshot);
+        if received.exists() {
+            report.note(
+                &received,
+                "received with a snapshot; the next start puts it in the database's place",
+            );
+        } else {
+            report.wrong(
+                &database,
+                format!(
+                    "its consistent index is {index}, before the newest snapshot of the log at \
+                     {snapshot}, and no database was received with that"
+                ),
+            );
+        }
+    } else if log.first_index > index + 1 && log.last_index > index {
+        report.wrong(
+            parts.wal_dir,
+            format!(
+                "the log begins at index {}, behind the database's consistent index {index}",
+                log.first_index
+            ),
+        );
+    }
+    if let Some(term) = log.term_at(index)
+        && contents.term != 0
+        && contents.term != term
+    {
+        report.wrong(
+            &database,
+            format!(
+                "its consistent index {index} is of term {}, and the log's entry of term {term}",
+                contents.term
+            ),
+        );
+    }
+    if index > 0
+        && let Some(identity) = log.identity
+    {
+        let (members, id) = (&contents.small.members, identity.member_id);
+        if !members.is_empty() && members.get(id).is_none() && !members.is_removed(id) {
+            report.note(
+                &database,
+                format!(
+                    "the log is of member {}, which is none of the database's",
+                    spell_id(id)
+                ),
+            );
+        }
+    }
+}
+
+/// The file of the newest snapshot record; servers of 3.6 need it.
+fn snapshot_file(parts: &Parts<'_>, log: &Log, report: &mut Report) {
+    let Some(newest) = log.newest_snapshot().filter(|newest| newest.index > 0) else {
+        return;
+    };
+    if !parts.snaps.snapshots.contains(&(newest.term, newest.index)) {
+        let snap_dir = layout::snap_dir(parts.data_dir);
+        report.note(
+            &snap_dir.join(snap::file_name(newest.term, newest.index)),
+            "the log names this snapshot, and its file is not there",
+        );
+    }
+}

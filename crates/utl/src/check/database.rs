@@ -1,0 +1,131 @@
+//! The database: its pages, and what its buckets hold.
+
+use super::report::{DatabaseFacts, Report};
+use super::rows::Rows;
+use super::small_buckets::SmallBuckets;
+use crate::database::{Wait, open_raw};
+use crate::error::Failure;
+use crate::progress::Progress;
+use quorate_bolt::{Db, Error, ReadTx};
+use std::ops::Bound;
+use std::path::Path;
+
+/// What other files are compared with.
+pub struct Contents {
+    pub consistent_index: u64,
+    pub term: u64,
+    pub small: SmallBuckets,
+}
+
+/// Checks a database that is there; gives what it holds where that can be read.
+pub fn check(path: &Path, wait: Wait, report: &mut Report) -> Result<Option<Contents>, Failure> {
+    let db = match open_raw(path, wait) {
+        Ok(db) => db,
+        Err(Failure::Bolt(error)) => return damage(path, error, report).map(|()| None),
+        Err(failure) => return Err(failure),
+    };
+    match pages(&db, report) {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        Err(error) => return damage(path, error, report).map(|()| None),
+    }
+    match contents(&db, report) {
+        Ok(contents) => Ok(Some(contents)),
+        Err(error) => damage(path, error, report).map(|()| None),
+    }
+}
+
+/// Reports an error that is about the file's bytes; others end the check.
+fn damage(path: &Path, error: Error, report: &mut Report) -> Result<(), Failure> {
+    match error {
+        Error::Corrupt {
+            page,
+            offset,
+            problem,
+            ..
+        } => report.wrong(path, format!("page {page} at offset {offset}: {problem}")),
+        Error::NoMeta { first, second, .. } => report.wrong(
+            path,
+            format!("not a database: meta page 0: {first}; meta page 1: {second}"),
+        ),
+        other => return Err(other.into()),
+    }
+    Ok(())
+}
+
+/// Checks the pages, and says whether the tree can be read.
+fn pages(db: &Db, report: &mut Report) -> Result<bool, Error> {
+    let page_bytes = u64::from(db.page_size());
+    for finding in db.check_metas()? {
+        report.wrong(
+            db.path(),
+            format!("meta {finding}; the state of the other one was checked"),
+        );
+    }
+    let progress = Progress::bytes("checking pages", db.size());
+    let check = db.check_telling(&mut |pages| progress.set(pages * page_bytes))?;
+    drop(progress);
+    for finding in &check.findings {
+        report.wrong(db.path(), finding.to_string());
+    }
+    report.more_findings += check.more_findings;
+    report.database = Some(DatabaseFacts {
+        page_bytes,
+        pages: check.pages,
+        unverified_pages: check.unverified_pages,
+        ..DatabaseFacts::default()
+    });
+    Ok(check.is_ok())
+}
+
+/// Checks what the buckets hold.
+fn contents(db: &Db, report: &mut Report) -> Result<Contents, Error> {
+    let file = db.begin_read();
+    let names = file.buckets()?;
+    let mut small = SmallBuckets::default();
+    for name in names.iter().filter(|name| name[..] != *b"key") {
+        each_entry(&file, name, &mut |key, value| {
+            small.take(name, key, value);
+        })?;
+    }
+    for needed in ["key", "meta"] {
+        if !names.iter().any(|name| name == needed.as_bytes()) {
+            report.wrong(db.path(), format!("there is no bucket {needed}"));
+        }
+    }
+    let mut rows = Rows::new(small.compacted(), small.leases.clone());
+    each_entry(&file, b"key", &mut |key, value| rows.take(key, value))?;
+    let facts = rows.finish();
+    for what in facts.wrong.iter().chain(&small.wrong) {
+        report.wrong(db.path(), what.clone());
+    }
+    report.more_findings += facts.more_wrong;
+    for what in facts.notes.iter().chain(&small.notes) {
+        report.note(db.path(), what.clone());
+    }
+    if let Some(about) = &mut report.database {
+        about.buckets = names.len() as u64;
+        about.rows = facts.rows;
+        about.keys = facts.keys;
+        about.revision = facts.revision.max(small.compacted()).max(1);
+        about.compact_revision = small.finished.unwrap_or(-1);
+        about.consistent_index = small.consistent_index;
+        about.term = small.term;
+    }
+    Ok(Contents {
+        consistent_index: small.consistent_index,
+        term: small.term,
+        small,
+    })
+}
+
+fn each_entry(file: &ReadTx, name: &[u8], take: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Error> {
+    let Some(bucket) = file.bucket(name)? else {
+        return Ok(());
+    };
+    let mut cursor = bucket.range(Bound::Unbounded)?;
+    while let Some((key, value)) = cursor.next()? {
+        take(key, value);
+    }
+    Ok(())
+}

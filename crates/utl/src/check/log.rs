@@ -1,0 +1,297 @@
+//! The log: the chain of its records, and that they make sense one after the other.
+//!
+//! A log may end in a write that was never finished: a frame whose end is not there. Where something
+//! stands behind it, it was no unfinished write, since whoever was killed writes nothing later.
+
+use super::report::{LogFacts, Report};
+use crate::database::disk;
+use crate::error::Failure;
+use bytes::Bytes;
+use quorate_store::ids::Identity;
+use quorate_wal::types::{Entry, HardState};
+use quorate_wal::walpb::{self, RecordType};
+use quorate_wal::{Located, Next, Reader, SegmentName, WalError, list_segments, raftpb};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What other files are compared with.
+#[derive(Default)]
+pub struct Log {
+    pub identity: Option<Identity>,
+    pub state: HardState,
+    /// Terms of entries, by the first index of each term.
+    terms: BTreeMap<u64, u64>,
+    /// Index of the first entry; 0 where there is none.
+    pub first_index: u64,
+    /// Index that entries and snapshots reach.
+    pub last_index: u64,
+    /// Snapshot records.
+    pub snapshots: Vec<walpb::Snapshot>,
+    segment: Option<SegmentName>,
+    /// Records of the segment so far.
+    in_segment: u64,
+    records: u64,
+    metadata: Option<Bytes>,
+}
+
+impl Log {
+    /// Term of the entry at an index that is there.
+    pub fn term_at(&self, index: u64) -> Option<u64> {
+        if self.first_index == 0 || index < self.first_index || index > self.last_index {
+            return None;
+        }
+        self.terms
+            .range(..=index)
+            .next_back()
+            .map(|(_, term)| *term)
+    }
+
+    /// The newest snapshot record that is committed.
+    pub fn newest_snapshot(&self) -> Option<&walpb::Snapshot> {
+        let committed = self.snapshots.iter();
+        committed
+            .filter(|snapshot| snapshot.index <= self.state.commit)
+            .max_by_key(|snapshot| snapshot.index)
+    }
+}
+
+/// Checks a log; `None` where nothing of it can be read.
+pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
+    let segments = match list_segments(&*disk(), dir) {
+        Ok(segments) => segments.len() as u64,
+        Err(error) => return wrong(dir, error, report).map(|()| None),
+    };
+    let mut reader = match Reader::open_all(&*disk(), dir) {
+        Ok(reader) => reader,
+        Err(error) => return wrong(dir, error, report).map(|()| None),
+    };
+    let mut log = Log::default();
+    loop {
+        match reader.next() {
+            Ok(Next::Record(located)) => {
+                let path = reader.path().to_path_buf();
+                let offset = located.offset;
+                if let Err(what) = log.take(located, reader.padding_is_zero()) {
+                    report.wrong(&path, format!("record at offset {offset}: {what}"));
+                }
+            }
+            Ok(Next::End) => {
+                end(&mut reader, report)?;
+                break;
+            }
+            Ok(Next::Torn(torn)) => {
+                unfinished(&mut reader, torn.offset, report)?;
+                break;
+            }
+            Err(error) => {
+                wrong(dir, error, report)?;
+                break;
+            }
+        }
+    }
+    if log.metadata.is_none() {
+        report.wrong(dir, "no record says whose log it is");
+    }
+    if log.state.commit > log.last_index {
+        report.wrong(
+            dir,
+            format!(
+                "entries up to {} are committed, and the last one is {}: entries are missing",
+                log.state.commit, log.last_index
+            ),
+        );
+    }
+    report.log = Some(LogFacts {
+        segments,
+        records: log.records,
+        first_index: log.first_index,
+        last_index: log.last_index,
+        term: log.state.term,
+        commit: log.state.commit,
+        snapshot_index: log.newest_snapshot().map_or(0, |snapshot| snapshot.index),
+    });
+    Ok(Some(log))
+}
+
+/// Reports what is wrong with a log; what the operating system refused ends the check.
+fn wrong(dir: &Path, error: WalError, report: &mut Report) -> Result<(), Failure> {
+    match error {
+        WalError::Damaged {
+            path,
+            offset,
+            damage,
+        } => report.wrong(&path, format!("record at offset {offset}: {damage}")),
+        WalError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            report.wrong(dir, "there is no log");
+        }
+        other @ (WalError::NoSegments { .. } | WalError::SequenceGap { .. }) => {
+            report.wrong(dir, other.to_string());
+        }
+        other => return Err(other.into()),
+    }
+    Ok(())
+}
+
+/// Behind the end there are zeros only.
+fn end(reader: &mut Reader, report: &mut Report) -> Result<(), Failure> {
+    let offset = reader.offset();
+    if let Some(at) = reader.nonzero_behind(offset)? {
+        let path = reader.path().to_path_buf();
+        report.wrong(
+            &path,
+            format!("the log ends at offset {offset}, and something stands behind it at {at}"),
+        );
+    }
+    Ok(())
+}
+
+fn unfinished(reader: &mut Reader, offset: u64, report: &mut Report) -> Result<(), Failure> {
+    let path = reader.path().to_path_buf();
+    let behind = match reader.frame_end(offset)? {
+        Some(end) => reader.nonzero_behind(end)?,
+        None => None,
+    };
+    match behind {
+        Some(at) => report.wrong(
+            &path,
+            format!(
+                "record at offset {offset} is not whole, and something stands behind it at {at}"
+            ),
+        ),
+        None => report.note(
+            &path,
+            format!(
+                "the log ends in a write that was never finished, at offset {offset}; the next \
+                 start cuts it off, and so does repair"
+            ),
+        ),
+    }
+    Ok(())
+}
+
+impl Log {
+    fn take(&mut self, located: Located, padding_is_zero: bool) -> Result<(), String> {
+        let Located {
+            segment, record, ..
+        } = located;
+        self.records += 1;
+        if self.segment.replace(segment) != Some(segment) {
+            self.in_segment = 0;
+        }
+        self.in_segment += 1;
+        let Some(kind) = RecordType::from_number(record.number) else {
+            return Err(format!("unknown type {}", record.number));
+        };
+        let heads = match self.in_segment {
+            1 => kind == RecordType::Crc && record.data.is_empty(),
+            2 => kind == RecordType::Metadata,
+            _ => kind != RecordType::Crc,
+        };
+        if !heads {
+            return Err("a segment begins with a checksum and whose log it is".into());
+        }
+        if !padding_is_zero {
+            return Err("the bytes behind it, up to the next one, are not zero".into());
+        }
+        let text = |error: quorate_wal::DecodeError| error.to_string();
+        match kind {
+            RecordType::Crc => Ok(()),
+            RecordType::Metadata => self.metadata(record.data),
+            RecordType::State => self.state(raftpb::decode_hard_state(&record.data).map_err(text)?),
+            RecordType::Entry => self.entry(&raftpb::decode_entry(&record.data).map_err(text)?),
+            RecordType::Snapshot => {
+                self.snapshot(walpb::decode_snapshot(&record.data).map_err(text)?)
+            }
+        }
+    }
+
+    fn metadata(&mut self, data: Bytes) -> Result<(), String> {
+        match &self.metadata {
+            Some(known) if *known != data => {
+                return Err("it says that the log is another member's".into());
+            }
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        self.identity = Identity::decode(&data);
+        self.metadata = Some(Bytes::copy_from_slice(&data));
+        match self.identity {
+            Some(_) => Ok(()),
+            None => Err("it does not say whose log it is".into()),
+        }
+    }
+
+    fn state(&mut self, state: HardState) -> Result<(), String> {
+        let before = std::mem::replace(&mut self.state, state);
+        if state.term < before.term {
+            return Err(format!("term {} after term {}", state.term, before.term));
+        }
+        if state.commit < before.commit {
+            return Err(format!(
+                "committed up to {} after up to {}",
+                state.commit, before.commit
+            ));
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+        let index = entry.index;
+        if index == 0 || entry.term == 0 {
+            return Err("an entry without term or index".into());
+        }
+        // The first one of all may have any index: older segments are released.
+        if self.last_index > 0 && index > self.last_index + 1 {
+            return Err(format!(
+                "entry {index} follows entry {}: entries are missing",
+                self.last_index
+            ));
+        }
+        if self.last_index > 0 && index <= self.state.commit {
+            return Err(format!(
+                "entry {index} is written again, and entries up to {} are committed",
+                self.state.commit
+            ));
+        }
+        if self.first_index == 0 {
+            self.first_index = index;
+        }
+        // What is overwritten is gone, with all that followed it.
+        self.terms.split_off(&index);
+        self.first_index = self.first_index.min(index);
+        self.last_index = index;
+        let before = self.terms.last_key_value().map_or(0, |(_, term)| *term);
+        if entry.term < before {
+            return Err(format!(
+                "entry {index} of term {} follows one of term {before}",
+                entry.term
+            ));
+        }
+        if entry.term > before {
+            self.terms.insert(index, entry.term);
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, snapshot: walpb::Snapshot) -> Result<(), String> {
+        let index = snapshot.index;
+        if index > 0 && snapshot.conf_state.is_none() {
+            return Err("a snapshot record without a configuration".into());
+        }
+        let known = self.term_at(index);
+        if known.is_some_and(|term| term != snapshot.term) {
+            return Err(format!(
+                "a snapshot at {index} of term {}, where the entry has another",
+                snapshot.term
+            ));
+        }
+        if index > self.last_index {
+            // It was received: the log goes on behind it.
+            self.last_index = index;
+            self.first_index = 0;
+            self.terms.clear();
+        }
+        self.snapshots.push(snapshot);
+        Ok(())
+    }
+}

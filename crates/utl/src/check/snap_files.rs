@@ -1,0 +1,57 @@
+//! The snapshot directory: `.snap` files, received databases, leftovers.
+
+use super::report::Report;
+use crate::database::disk;
+use crate::error::Failure;
+use quorate_wal::WalError;
+use quorate_wal::snap;
+use std::io;
+use std::path::Path;
+
+/// What other files are compared with.
+#[derive(Default)]
+pub struct SnapFiles {
+    /// Term and index of each `.snap` file that can be read.
+    pub snapshots: Vec<(u64, u64)>,
+}
+
+/// Checks the directory's files, but for the database.
+pub fn check(dir: &Path, report: &mut Report) -> Result<SnapFiles, Failure> {
+    let mut found = SnapFiles::default();
+    let names = match disk().list(dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            report.wrong(dir, "there is no such directory");
+            return Ok(found);
+        }
+        Err(error) => return Err(Failure::io("open", dir)(error)),
+    };
+    for name in names {
+        let path = dir.join(&name);
+        if name.ends_with(".snap") {
+            match snap::read(&*disk(), &path) {
+                Ok(snapshot) => {
+                    let (term, index) = (snapshot.metadata.term, snapshot.metadata.index);
+                    found.snapshots.push((term, index));
+                    if name != snap::file_name(term, index) {
+                        report.wrong(
+                            &path,
+                            format!("it holds the snapshot at {index} of term {term}"),
+                        );
+                    }
+                }
+                Err(WalError::Damaged { damage, .. }) => report.wrong(&path, damage.to_string()),
+                Err(error) => return Err(error.into()),
+            }
+            report.snapshot_files += 1;
+        } else if snap::is_leftover(&name) {
+            report.note(
+                &path,
+                "left by interrupted work; the next start removes it, and repair moves it aside",
+            );
+        } else if name.ends_with(".broken") {
+            report.note(&path, "put aside because it could not be read");
+        }
+    }
+    Ok(found)
+}
