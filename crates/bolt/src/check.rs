@@ -5,7 +5,7 @@
 
 use crate::checksum;
 use crate::cursor::DEPTH_MAX;
-use crate::db::{Db, Snapshot};
+use crate::db::{Db, Snapshot, newest_is_sealed};
 use crate::error::{Error, Problem};
 use crate::freelist::FreeList;
 use crate::map::PageBits;
@@ -82,6 +82,8 @@ struct Checker<'a> {
     reached: PageBits,
     /// Roots of buckets that are still to be walked.
     trees: Vec<u64>,
+    /// Whether a page without a checksum has lost it.
+    all_sealed: bool,
     /// Is told the number of pages that were read.
     tell: &'a mut dyn FnMut(u64),
 }
@@ -107,6 +109,8 @@ impl Db {
             check: Check::default(),
             reached: PageBits::new(snapshot.meta.high_water),
             trees: vec![snapshot.meta.root],
+            all_sealed: newest_is_sealed(self.inner.file.as_ref(), &snapshot.meta)
+                .map_err(|source| self.inner.io("reading a meta page", source))?,
             tell,
         };
         while let Some(root) = checker.trees.pop() {
@@ -199,7 +203,12 @@ impl Checker<'_> {
         };
         match checksum::verify(run, page.used_bytes(), snapshot.meta.txid) {
             Ok(Some(_txid)) => {}
-            Ok(None) => self.check.unverified_pages += pages,
+            Ok(None) => {
+                self.check.unverified_pages += pages;
+                if self.all_sealed {
+                    self.found(id, Problem::ChecksumLost);
+                }
+            }
             Err(problem) => self.found(id, problem),
         }
         match page {

@@ -152,7 +152,7 @@ pub(crate) fn commit(tx: WriteTx<'_>, placement: Placement) -> Result<CommitStat
     };
     let at = meta.txid % 2 * u64::from(meta.page_size);
     db.file
-        .write_all_at(&meta.page(), at)
+        .write_all_at(&meta.page_with(meta.txid % 2, db.all_sealed), at)
         .map_err(|source| db.poison("writing the meta page", source))?;
     db.file
         .sync_data()

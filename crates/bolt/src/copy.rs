@@ -20,12 +20,12 @@ pub(crate) fn write_to(
     let db = tx.db();
     let meta = tx.snapshot().meta;
     let mut give = |bytes: &[u8]| out(bytes).map_err(|source| db.io("giving out a copy", source));
-    give(&meta.page_with_id(0))?;
+    give(&meta.page_with(0, db.all_sealed))?;
     let before = Meta {
         txid: meta.txid.saturating_sub(1),
         ..meta
     };
-    give(&before.page_with_id(1))?;
+    give(&before.page_with(1, db.all_sealed))?;
 
     let end = meta.bytes();
     let mut at = 2 * u64::from(meta.page_size);

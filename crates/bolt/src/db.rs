@@ -6,6 +6,7 @@
 //!   transaction for its whole life. Whoever holds both took `writer` first.
 //! - Once a sync failed, `poisoned` is set and nothing is written any more.
 
+use crate::checksum;
 use crate::error::{Error, Problem};
 use crate::freelist::FreeList;
 use crate::map::Map;
@@ -70,6 +71,9 @@ pub(crate) struct Inner {
     pub(crate) poisoned: AtomicBool,
     /// Pages of the tree that had no checksum when it was opened.
     unverified_pages: AtomicU64,
+    /// Whether all pages of the tree have checksums. They did when it was opened, so they do: all
+    /// that is written since has.
+    pub(crate) all_sealed: bool,
     shared: Mutex<Shared>,
     writer: Mutex<Writer>,
 }
@@ -173,7 +177,7 @@ pub(crate) fn map_file(file: &dyn File, wanted: usize, least: usize) -> io::Resu
     }
 }
 
-/// The first four pages of a new file, as bbolt makes them.
+/// The first four pages of a new file, as bbolt makes them but for the leaf's checksum.
 fn initial_pages(page_size: u32) -> Vec<u8> {
     let size = page_size as usize;
     let meta = |txid| Meta {
@@ -201,6 +205,7 @@ fn initial_pages(page_size: u32) -> Vec<u8> {
         overflow: 0,
     }
     .write(&mut bytes[3 * size..]);
+    checksum::seal(&mut bytes[3 * size..], 0);
     bytes
 }
 
@@ -258,6 +263,12 @@ impl Db {
         } else {
             scan::walk(&snapshot, scan)?
         };
+        let all_sealed = if pass {
+            found.unverified_pages == 0
+        } else {
+            newest_is_sealed(file.as_ref(), &meta)
+                .map_err(|source| io_error(path, "reading a meta page", source))?
+        };
         let writer = Writer {
             file_len: len,
             other_high_water: metas.other.map_or(u64::MAX, |other| other.high_water),
@@ -279,6 +290,7 @@ impl Db {
                 read_only: options.read_only,
                 poisoned: AtomicBool::new(false),
                 unverified_pages: AtomicU64::new(found.unverified_pages),
+                all_sealed,
                 shared: Mutex::new(shared),
                 writer: Mutex::new(writer),
             }),
@@ -395,6 +407,19 @@ fn open_locked(
         })?;
     }
     Ok(file)
+}
+
+/// Whether the newest meta page says that all pages of the tree have checksums. Of a state that was
+/// copied, both meta pages may tell.
+pub(crate) fn newest_is_sealed(file: &dyn File, newest: &Meta) -> io::Result<bool> {
+    let mut bytes = vec![0; newest.page_size as usize];
+    for page in 0..2 {
+        file.read_exact_at(&mut bytes, page * u64::from(newest.page_size))?;
+        if Meta::read(&bytes) == Ok(*newest) && newest.is_sealed(&bytes) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn open_or_create(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Arc<dyn File>, Error> {

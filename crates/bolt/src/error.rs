@@ -163,6 +163,9 @@ pub enum Problem {
         /// The checksum of its bytes now.
         found: u32,
     },
+    /// A page without a checksum, where the newest meta page says that all have one.
+    #[error("its checksum is gone")]
+    ChecksumLost,
     /// A page from a transaction that is still to come.
     #[error("written by transaction {0}, which is in the future")]
     Future(u64),

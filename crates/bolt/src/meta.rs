@@ -5,11 +5,14 @@
 //! magic u32 | version u32 | page size u32 | flags u32 | root page u64 | root sequence u64 |
 //! freelist page u64 | high-water mark u64 | txid u64 | FNV-1a 64 of the 56 bytes before u64
 //! ```
+//! Where all pages of the tree have checksums, the meta page has one, too, at the same place as the
+//! others. bbolt writes none, so once it has written, the newest meta page says that no more.
 //! Transaction t writes page t % 2. The valid page with the higher txid counts; a torn one fails
 //! its checksum, and the other one still describes a whole tree.
 //!
 //! Source: bbolt 1.5 internal/common/meta.go and db.go (where the page size is looked for).
 
+use crate::checksum;
 use crate::error::{Error, Problem};
 use crate::page::{HEADER_BYTES, Header, META, u32_at, u64_at};
 use quorate_disk::File;
@@ -82,11 +85,20 @@ impl Meta {
         body[56..64].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// As [`Meta::page`], with an id that the txid does not decide.
-    pub(crate) fn page_with_id(&self, id: u64) -> Vec<u8> {
+    /// The meta page `id` of this state; `sealed` where all pages of its tree have checksums.
+    pub(crate) fn page_with(&self, id: u64, sealed: bool) -> Vec<u8> {
         let mut bytes = self.page();
         bytes[0..8].copy_from_slice(&id.to_le_bytes());
+        if sealed {
+            checksum::seal(&mut bytes, self.txid);
+        }
         bytes
+    }
+
+    /// Whether this page of it says that all pages of its tree have checksums.
+    pub(crate) fn is_sealed(&self, page: &[u8]) -> bool {
+        let sealed = checksum::verify(page, META_BYTES, self.txid);
+        sealed == Ok(Some(self.txid))
     }
 
     /// Reads a meta page from its first bytes.
@@ -128,7 +140,12 @@ impl Meta {
         if header.count != 0 || header.overflow != 0 {
             return Err(Problem::Meta("page header"));
         }
-        if bytes[META_BYTES..].iter().any(|byte| *byte != 0) {
+        let trailer = match checksum::verify(bytes, META_BYTES, meta.txid)? {
+            Some(_txid) => checksum::TRAILER_BYTES,
+            None => 0,
+        };
+        let behind = &bytes[META_BYTES..bytes.len() - trailer];
+        if behind.iter().any(|byte| *byte != 0) {
             return Err(Problem::Meta("bytes behind it"));
         }
         Ok(meta)

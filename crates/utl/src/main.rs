@@ -25,6 +25,8 @@ mod peer_urls;
 mod progress;
 mod repair;
 mod restore;
+#[cfg(test)]
+mod sample;
 mod size;
 mod status;
 mod version;

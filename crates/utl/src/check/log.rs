@@ -11,8 +11,11 @@ use quorate_store::ids::Identity;
 use quorate_wal::types::{Entry, HardState};
 use quorate_wal::walpb::{self, RecordType};
 use quorate_wal::{Located, Next, Reader, SegmentName, WalError, list_segments, raftpb};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// The checksum and whose log it is; behind them, the hard state where there was one before.
+const HEAD_RECORDS: u64 = 2;
 
 /// What other files are compared with.
 #[derive(Default)]
@@ -28,6 +31,10 @@ pub struct Log {
     /// Snapshot records.
     pub snapshots: Vec<walpb::Snapshot>,
     segment: Option<SegmentName>,
+    /// Records that it begins with.
+    head_records: u64,
+    /// Segments whose head was read.
+    headed: BTreeSet<SegmentName>,
     /// Records of the segment so far.
     in_segment: u64,
     records: u64,
@@ -58,7 +65,7 @@ impl Log {
 /// Checks a log; `None` where nothing of it can be read.
 pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
     let segments = match list_segments(&*disk(), dir) {
-        Ok(segments) => segments.len() as u64,
+        Ok(segments) => segments,
         Err(error) => return wrong(dir, error, report).map(|()| None),
     };
     let mut reader = match Reader::open_all(&*disk(), dir) {
@@ -66,7 +73,7 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
         Err(error) => return wrong(dir, error, report).map(|()| None),
     };
     let mut log = Log::default();
-    loop {
+    let sound_to_end = loop {
         match reader.next() {
             Ok(Next::Record(located)) => {
                 let path = reader.path().to_path_buf();
@@ -77,16 +84,25 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
             }
             Ok(Next::End) => {
                 end(&mut reader, report)?;
-                break;
+                break true;
             }
             Ok(Next::Torn(torn)) => {
                 unfinished(&mut reader, torn.offset, report)?;
-                break;
+                break true;
             }
             Err(error) => {
                 wrong(dir, error, report)?;
-                break;
+                break false;
             }
+        }
+    };
+    if sound_to_end {
+        // A segment gets its name when its head is durable.
+        for name in segments.iter().filter(|name| !log.headed.contains(name)) {
+            report.wrong(
+                &dir.join(name.to_string()),
+                "the segment does not begin with what every segment has",
+            );
         }
     }
     if log.metadata.is_none() {
@@ -102,7 +118,7 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
         );
     }
     report.log = Some(LogFacts {
-        segments,
+        segments: segments.len() as u64,
         records: log.records,
         first_index: log.first_index,
         last_index: log.last_index,
@@ -177,18 +193,28 @@ impl Log {
         self.records += 1;
         if self.segment.replace(segment) != Some(segment) {
             self.in_segment = 0;
+            self.head_records = match self.state.is_empty() {
+                true => HEAD_RECORDS,
+                false => HEAD_RECORDS + 1,
+            };
         }
         self.in_segment += 1;
+        if self.in_segment == self.head_records {
+            self.headed.insert(segment);
+        }
         let Some(kind) = RecordType::from_number(record.number) else {
             return Err(format!("unknown type {}", record.number));
         };
         let heads = match self.in_segment {
             1 => kind == RecordType::Crc && record.data.is_empty(),
             2 => kind == RecordType::Metadata,
+            3 if self.head_records > HEAD_RECORDS => kind == RecordType::State,
             _ => kind != RecordType::Crc,
         };
         if !heads {
-            return Err("a segment begins with a checksum and whose log it is".into());
+            return Err(
+                "a segment begins with a checksum, whose log it is, and the state before it".into(),
+            );
         }
         if !padding_is_zero {
             return Err("the bytes behind it, up to the next one, are not zero".into());

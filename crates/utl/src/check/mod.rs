@@ -7,6 +7,8 @@
 //! finished, leftovers of interrupted work; they are noted); what no crash leaves is.
 
 mod cross;
+#[cfg(test)]
+mod damage_tests;
 mod database;
 mod log;
 mod report;

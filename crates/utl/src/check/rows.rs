@@ -264,7 +264,7 @@ mod tests {
         ];
         assert!(check(9, &rows).wrong.is_empty());
         // Without the compaction: a begins late, b was never put, and revisions are missing.
-        assert_eq!(check(0, &rows).wrong.len(), 5);
+        assert_eq!(check(0, &rows).wrong.len(), 4);
     }
 
     #[test]

@@ -47,7 +47,10 @@ pub fn message<M: Message>(name: &str, message: &M) -> String {
 
 fn fields(message: &DynamicMessage) -> String {
     let mut parts = Vec::new();
-    for (field, set) in message.fields() {
+    // As the .proto file has them, which need not be the order of their numbers.
+    let mut set: Vec<_> = message.fields().collect();
+    set.sort_by_key(|(field, _)| field.path().last().copied());
+    for (field, set) in set {
         let name = field.name();
         match set {
             Value::List(items) => {
