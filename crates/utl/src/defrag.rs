@@ -11,11 +11,13 @@ use crate::layout;
 use crate::log;
 use crate::output::human_bytes;
 use crate::progress::Progress;
+use crate::unsynced::UnsyncedDisk;
 use quorate_bolt::{Bucket, Db, Options};
 use quorate_disk::Mode;
 use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes that are put into one transaction.
@@ -64,7 +66,8 @@ fn defrag(path: &Path, wait: Wait) -> Result<(), Failure> {
         page_size: Some(old.page_size()),
         ..Options::default()
     };
-    let new = Db::open(disk(), &tmp, &options)?;
+    // Synced as a whole at the end.
+    let new = Db::open(Arc::new(UnsyncedDisk), &tmp, &options)?;
     copy(&old, &new)?;
     let (new_size, new_in_use) = (new.size(), new.size_in_use());
     drop(new);
@@ -140,7 +143,7 @@ fn copy_bucket(
     }
 }
 
-/// Gives back what the file is longer than it is in use.
+/// Gives back what the file is longer than it is in use, and makes it durable.
 fn cut(path: &Path, len: u64) -> Result<(), Failure> {
     let file = disk()
         .open(path, Mode::Write)

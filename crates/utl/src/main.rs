@@ -29,6 +29,7 @@ mod restore;
 mod sample;
 mod size;
 mod status;
+mod unsynced;
 mod version;
 
 use std::path::Path;

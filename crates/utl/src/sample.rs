@@ -87,7 +87,7 @@ fn request(index: u64) -> InternalRaftRequest {
                 ..TxnRequest::default()
             });
         }
-        7 if index % 3 == 0 => {
+        7 if index.is_multiple_of(3) => {
             request.lease_grant = Some(LeaseGrantRequest {
                 id: index as i64,
                 ttl: 1000,

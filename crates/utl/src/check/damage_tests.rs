@@ -89,7 +89,7 @@ fn targets(data_dir: &Path) -> Vec<Target> {
         all.push(Target {
             bytes: fs::read(&path).unwrap(),
             path,
-            live: vec![0..end],
+            live: Vec::from([0..end]),
             units: (0..end / SECTOR_BYTES)
                 .map(|sector| sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES)
                 .collect(),
@@ -105,7 +105,7 @@ fn targets(data_dir: &Path) -> Vec<Target> {
             let bytes = fs::read(&path).unwrap();
             all.push(Target {
                 path,
-                live: vec![0..bytes.len()],
+                live: Vec::from([0..bytes.len()]),
                 units: Vec::new(),
                 bytes,
             });

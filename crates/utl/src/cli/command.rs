@@ -28,8 +28,11 @@ pub struct Command {
     /// Whether etcdutl lacks it; called by that name, it is found by its whole name only.
     pub own: bool,
     /// What runs; a group has nothing.
-    pub run: Option<fn(&Invocation) -> Result<(), Failure>>,
+    pub run: Option<Run>,
 }
+
+/// What a command does.
+pub type Run = fn(&Invocation) -> Result<(), Failure>;
 
 /// A flag.
 pub struct Flag {

@@ -154,9 +154,7 @@ pub fn duration(text: &str) -> Result<i64, String> {
         };
         let whole: i128 = match whole {
             "" => 0,
-            digits => i64::from_str_radix(digits, 10)
-                .map_err(|_| invalid())?
-                .into(),
+            digits => digits.parse::<i64>().map_err(|_| invalid())?.into(),
         };
         total += whole * unit_ns;
         let mut scale = unit_ns;

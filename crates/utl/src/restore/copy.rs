@@ -1,8 +1,9 @@
 //! Copying a snapshot to where it becomes a database.
 //!
 //! A snapshot that was taken through the API has a SHA-256 of the rest at its end, which its length
-//! tells: a database's is a multiple of 512. One thread copies inside of the kernel while another
-//! reads and hashes.
+//! tells: a database's is a multiple of 512. One thread copies inside of the kernel, another reads and
+//! hashes, and a third has what was copied written to the disk meanwhile, so that little is left to
+//! be done by the sync that makes the change of it durable.
 
 use crate::error::Failure;
 use crate::progress::Progress;
@@ -11,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 
 /// Bytes of the hash.
@@ -54,8 +56,8 @@ impl Source {
         })
     }
 
-    /// Copies the database to a new file, and tells whether its hash was verified. What was copied
-    /// is not synced.
+    /// Copies the database to a new file, and tells whether its hash was verified. Not all of what
+    /// was copied is synced.
     pub fn copy(&self, to: &Path, skip_hash_check: bool) -> Result<bool, Failure> {
         if self.hash.is_none() && !skip_hash_check {
             return Err(Failure::Reason(
@@ -91,18 +93,38 @@ impl Source {
         let mut from = &self.file;
         from.seek(SeekFrom::Start(0))
             .map_err(Failure::io("seek", &self.path))?;
+        let written = out.try_clone().map_err(Failure::io("dup", to))?;
+        thread::scope(|scope| {
+            // One order at most waits: a sync covers all that was written before it began.
+            let (order, orders) = mpsc::sync_channel::<()>(1);
+            let syncing = scope.spawn(move || orders.iter().try_for_each(|()| written.sync_data()));
+            let copied = self.copy_steps(&mut from, &mut out, to, &order);
+            drop(order);
+            let synced = syncing.join().expect("syncing does not panic");
+            copied.and(synced.map_err(Failure::io("fsync", to)))
+        })
+    }
+
+    fn copy_steps(
+        &self,
+        from: &mut &File,
+        out: &mut File,
+        to: &Path,
+        order: &SyncSender<()>,
+    ) -> Result<(), Failure> {
         let progress = Progress::bytes("copying", self.len);
         let mut done = 0;
         while done < self.len {
             let step = STEP_BYTES.min(self.len - done);
-            let copied =
-                io::copy(&mut from.take(step), &mut out).map_err(Failure::io("write", to))?;
+            let copied = io::copy(&mut from.take(step), out).map_err(Failure::io("write", to))?;
             if copied < step {
                 let short = io::Error::from(io::ErrorKind::UnexpectedEof);
                 return Err(Failure::io("read", &self.path)(short));
             }
             done += copied;
             progress.set(done);
+            // Busy with an earlier one, or at its end with an error that is told by `join`.
+            let _busy = order.try_send(());
         }
         Ok(())
     }
