@@ -5,6 +5,7 @@ use super::*;
 use crate::sample::{Scratch, live_pages, member};
 use quorate_wal::Reader;
 use std::fs;
+use std::iter::once;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -89,7 +90,7 @@ fn targets(data_dir: &Path) -> Vec<Target> {
         all.push(Target {
             bytes: fs::read(&path).unwrap(),
             path,
-            live: Vec::from([0..end]),
+            live: once(0..end).collect(),
             units: (0..end / SECTOR_BYTES)
                 .map(|sector| sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES)
                 .collect(),
@@ -105,7 +106,7 @@ fn targets(data_dir: &Path) -> Vec<Target> {
             let bytes = fs::read(&path).unwrap();
             all.push(Target {
                 path,
-                live: Vec::from([0..bytes.len()]),
+                live: once(0..bytes.len()).collect(),
                 units: Vec::new(),
                 bytes,
             });
