@@ -8,6 +8,8 @@
 
 mod check;
 mod cli;
+#[cfg(test)]
+mod command_tests;
 mod completion;
 mod database;
 mod defrag;

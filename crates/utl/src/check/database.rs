@@ -59,7 +59,7 @@ fn pages(db: &Db, report: &mut Report) -> Result<bool, Error> {
     for finding in db.check_metas()? {
         report.wrong(
             db.path(),
-            format!("meta {finding}; the state of the other one was checked"),
+            format!("{finding}; the state of the other meta page was checked"),
         );
     }
     let progress = Progress::bytes("checking pages", db.size());
