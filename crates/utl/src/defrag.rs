@@ -12,7 +12,7 @@ use crate::log;
 use crate::output::human_bytes;
 use crate::progress::Progress;
 use crate::unsynced::UnsyncedDisk;
-use quorate_bolt::{Bucket, Db, Options};
+use quorate_bolt::{Bucket, Db, Error, Options};
 use quorate_disk::Mode;
 use std::fs;
 use std::ops::Bound;
@@ -31,7 +31,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     database::stat(&path)
         .and_then(|()| defrag(&path, wait))
         .map_err(|failure| match failure {
-            Failure::LockTimeout { .. } => failure,
+            Failure::LockTimeout { .. } | Failure::Bolt(Error::NoMeta { .. }) => failure,
             why => Failure::Reason(format!(
                 "Failed to defragment etcd data[{data_dir}] ({why})"
             )),

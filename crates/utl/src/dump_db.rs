@@ -4,7 +4,7 @@ use crate::cli::value::{go_quote, go_quote_bytes};
 use crate::cli::{Invocation, print};
 use crate::database::{self, Wait};
 use crate::error::Failure;
-use crate::layout;
+use crate::{layout, text_format};
 use prost::Message;
 use quorate_api::{authpb, leasepb};
 use quorate_bolt::{Bucket, Entry};
@@ -165,10 +165,15 @@ fn decoded(bucket: &str, key: &[u8], value: &[u8]) -> Option<String> {
         }
         "authRoles" => {
             let role = authpb::Role::decode(value).ok()?;
+            let permissions: Vec<String> = role
+                .key_permission
+                .iter()
+                .map(|permission| text_format::message("authpb.Permission", permission))
+                .collect();
             format!(
-                "role={}, keyPermission={:?}",
+                "role={}, keyPermission=[{}]",
                 go_quote_bytes(&role.name),
-                role.key_permission
+                permissions.join(" ")
             )
         }
         "authUsers" => {

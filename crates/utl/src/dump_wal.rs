@@ -1,11 +1,11 @@
 //! `dump wal`: the entries of a log, or with `--raw` all its records, as etcd-dump-logs prints them.
 
 mod entry_types;
-mod text_format;
 
 use crate::cli::{Invocation, print};
 use crate::database::disk;
 use crate::error::Failure;
+use crate::text_format::{self, octal};
 use crate::{layout, log_entries};
 use entry_types::Filters;
 use prost::Message as _;
@@ -242,23 +242,6 @@ fn raw_entry(entry: &Entry) -> String {
         "Entry: Term:{} Index:{}{kind}{data}",
         entry.term, entry.index
     )
-}
-
-/// Bytes as protobuf's text format writes them.
-fn octal(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for byte in bytes {
-        match byte {
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            32..127 => out.push(char::from(*byte)),
-            _ => out.push_str(&format!("\\{byte:03o}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

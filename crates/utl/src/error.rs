@@ -73,6 +73,11 @@ impl Failure {
             Failure::Arguments(_) => 128,
             Failure::Format(_) => 4,
             Failure::LockTimeout { .. } => 2,
+            Failure::Bolt(bolt) | Failure::Store(quorate_store::Error::Bolt(bolt))
+                if is_no_database(bolt) =>
+            {
+                2
+            }
             Failure::Reason(_)
             | Failure::Io { .. }
             | Failure::NoDatabase(_)
@@ -82,6 +87,11 @@ impl Failure {
             | Failure::Unsound => 1,
         }
     }
+}
+
+/// Whether etcd panics, since what it means to change is no database.
+fn is_no_database(error: &quorate_bolt::Error) -> bool {
+    matches!(error, quorate_bolt::Error::NoMeta { .. })
 }
 
 /// An operating system's error as Go spells it: the system's text, in lower case, without a number.

@@ -27,11 +27,6 @@ pub fn newest_record(wal_dir: &Path) -> Result<Snapshot, Failure> {
     Ok(newest.unwrap_or_default())
 }
 
-/// Reads what follows the newest snapshot record.
-pub fn read_from_newest(wal_dir: &Path) -> Result<LogEntries, Failure> {
-    read_from(wal_dir, newest_record(wal_dir)?)
-}
-
 /// Reads what follows a snapshot record; a write that was never finished ends the log.
 pub fn read_from(wal_dir: &Path, at: Snapshot) -> Result<LogEntries, Failure> {
     let mut reader = Reader::open(&*disk(), wal_dir, at.index)?;

@@ -31,6 +31,7 @@ mod restore;
 mod sample;
 mod size;
 mod status;
+mod text_format;
 mod unsynced;
 mod version;
 

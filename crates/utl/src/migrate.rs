@@ -100,7 +100,14 @@ fn detect(db: &Db) -> Result<Option<Version>, Failure> {
 
 /// The lowest version that reads the log from its newest snapshot on.
 fn needed_by_log(data_dir: &Path) -> Result<Option<Version>, Failure> {
-    let log = log_entries::read_from_newest(&layout::wal_dir(data_dir))?;
+    let wal_dir = layout::wal_dir(data_dir);
+    let failed = |what: &'static str| {
+        move |failure: Failure| Failure::Reason(format!("failed to {what}: {failure}"))
+    };
+    let newest = log_entries::newest_record(&wal_dir);
+    // The misspelling is what scripts look for.
+    let newest = newest.map_err(failed("get the lastest snapshot"))?;
+    let log = log_entries::read_from(&wal_dir, newest).map_err(failed("read wal"))?;
     Ok(log.entries.iter().filter_map(needed_by_entry).max())
 }
 

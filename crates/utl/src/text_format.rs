@@ -1,6 +1,5 @@
-//! Requests in protobuf's text format, in a line.
+//! Messages in protobuf's text format, in a line.
 
-use super::octal;
 use crate::cli::value::go_quote_bytes;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, Value};
@@ -112,4 +111,21 @@ fn value(field: &FieldDescriptor, set: &Value) -> String {
         Value::Message(inner) => format!("{{{}}}", fields(inner)),
         Value::List(_) | Value::Map(_) => unreachable!("a value within a field is a single one"),
     }
+}
+
+/// Bytes as protobuf's text format writes them.
+pub fn octal(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in bytes {
+        match byte {
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            32..127 => out.push(char::from(*byte)),
+            _ => out.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    out
 }
