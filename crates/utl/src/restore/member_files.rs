@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// The term of all that is written.
 pub const TERM: u64 = 1;
 
+/// How a change without an id begins.
+const NO_ID: &[u8] = &[1 << 3, 0];
+
 /// The members, by id, and which of them is restored.
 #[derive(Debug)]
 pub struct NewCluster {
@@ -128,6 +131,11 @@ impl NewCluster {
             };
             let mut data = Vec::new();
             raftpb::put_conf_change(&mut data, &change);
+            // Such a change has no id, and etcdutl leaves the field out.
+            let data = match data.strip_prefix(NO_ID) {
+                Some(rest) => rest.to_vec(),
+                None => data,
+            };
             Entry {
                 term: TERM,
                 index,
