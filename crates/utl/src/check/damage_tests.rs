@@ -236,3 +236,23 @@ fn a_write_that_was_never_finished_is_no_damage() {
         assert_eq!(report.notes.len(), 1, "{written}: {:#?}", report.notes);
     }
 }
+
+#[test]
+fn a_received_database_is_looked_at_as_well() {
+    let scratch = Scratch::new();
+    let data_dir = scratch.0.join("data");
+    member(&data_dir);
+    let wal_dir = layout::wal_dir(&data_dir);
+    let received = layout::snap_dir(&data_dir).join("00000000000001f4.snap.db");
+    let mut bytes = fs::read(layout::database(&data_dir)).unwrap();
+    fs::write(&received, &bytes).unwrap();
+    let report = check_member(&data_dir, &wal_dir, Wait::Forever).unwrap();
+    assert!(report.is_whole(), "{:#?}", report.findings);
+    let (page, _) = live_pages(&bytes, PAGE_BYTES)[0];
+    bytes[page * PAGE_BYTES + 2000] ^= 1;
+    fs::write(&received, &bytes).unwrap();
+    let report = check_member(&data_dir, &wal_dir, Wait::Forever).unwrap();
+    assert!(!report.is_whole());
+    let of_it = |finding: &report::Finding| finding.file.ends_with(".snap.db");
+    assert!(report.findings.iter().all(of_it));
+}

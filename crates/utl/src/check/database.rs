@@ -35,6 +35,22 @@ pub fn check(path: &Path, wait: Wait, report: &mut Report) -> Result<Option<Cont
     }
 }
 
+/// Checks the pages of a database that was received and not taken over yet.
+pub fn check_received(path: &Path, wait: Wait, report: &mut Report) -> Result<(), Failure> {
+    let taken_over = report.database.take();
+    let checked = match open_raw(path, wait) {
+        Ok(db) => match pages(&db, report) {
+            Ok(_sound) => Ok(()),
+            Err(error) => damage(path, error, report),
+        },
+        Err(Failure::Bolt(error)) => damage(path, error, report),
+        Err(failure) => Err(failure),
+    };
+    // What is told of the database is told of the one that counts.
+    report.database = taken_over;
+    checked
+}
+
 /// Reports an error that is about the file's bytes; others end the check.
 fn damage(path: &Path, error: Error, report: &mut Report) -> Result<(), Failure> {
     match error {

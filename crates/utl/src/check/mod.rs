@@ -67,7 +67,7 @@ pub fn check_member(data_dir: &Path, wal_dir: &Path, wait: Wait) -> Result<Repor
         None
     };
     let log = log::check(wal_dir, &mut report)?;
-    let snaps = snap_files::check(&layout::snap_dir(data_dir), &mut report)?;
+    let snaps = snap_files::check(&layout::snap_dir(data_dir), wait, &mut report)?;
     cross::check(
         &cross::Parts {
             data_dir,

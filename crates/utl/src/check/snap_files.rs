@@ -1,7 +1,8 @@
 //! The snapshot directory: `.snap` files, received databases, leftovers.
 
+use super::database;
 use super::report::Report;
-use crate::database::disk;
+use crate::database::{Wait, disk};
 use crate::error::Failure;
 use quorate_wal::WalError;
 use quorate_wal::snap;
@@ -16,7 +17,7 @@ pub struct SnapFiles {
 }
 
 /// Checks the directory's files, but for the database.
-pub fn check(dir: &Path, report: &mut Report) -> Result<SnapFiles, Failure> {
+pub fn check(dir: &Path, wait: Wait, report: &mut Report) -> Result<SnapFiles, Failure> {
     let mut found = SnapFiles::default();
     let names = match disk().list(dir) {
         Ok(names) => names,
@@ -44,6 +45,8 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<SnapFiles, Failure> {
                 Err(error) => return Err(error.into()),
             }
             report.snapshot_files += 1;
+        } else if name.ends_with(".snap.db") {
+            database::check_received(&path, wait, report)?;
         } else if snap::is_leftover(&name) {
             report.note(
                 &path,
