@@ -139,6 +139,12 @@ impl Client {
         &self.shared.options
     }
 
+    /// Asks for a token now, if one is needed and not there, so that wrong credentials are found
+    /// before the first call.
+    pub async fn sign_in(&self) -> Result<()> {
+        self.token(None).await.map(drop)
+    }
+
     /// Forgets the token, where a password can give another: the next call asks for one.
     pub async fn refresh_token(&self) -> Result<()> {
         let token = self.token(None).await?;

@@ -1,0 +1,62 @@
+//! `alarm …`: alarms that members have raised.
+
+use crate::cli::{Invocation, flags};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::print::Answer;
+use crate::session::Session;
+use clap::Command;
+use quorate_client::api::Method;
+use quorate_client::api::etcdserverpb::alarm_request::AlarmAction;
+use quorate_client::api::etcdserverpb::{AlarmMember, AlarmRequest, AlarmResponse};
+
+/// The definition.
+pub fn command() -> Command {
+    flags::command(
+        "alarm",
+        "alarm <subcommand>",
+        "Alarm related commands (the list: alarm --help)",
+    )
+    .long_about("Alarm related commands")
+    .subcommands([
+        flags::command("disarm", "disarm", "Disarms all alarms"),
+        flags::command("list", "list", "Lists all alarms"),
+    ])
+}
+
+/// Runs one of them.
+pub async fn run(name: &str, invocation: &Invocation) -> Result<(), Exit> {
+    if !invocation.given.arguments().is_empty() {
+        return Err(Exit::bad_arguments(format_args!(
+            "alarm {name} command accepts no arguments"
+        )));
+    }
+    let session = Session::open(invocation).await?;
+    let response = match name {
+        "disarm" => disarm(&session).await,
+        _ => list(&session).await,
+    };
+    session.print(&Answer::Alarm(response.map_err(Exit::error)?))
+}
+
+/// All alarms.
+pub async fn list(session: &Session) -> Result<AlarmResponse, Failure> {
+    session
+        .call(Method::MaintenanceAlarm, AlarmRequest::default())
+        .await
+}
+
+/// Ends all alarms, one after the other. The answer has those that were ended and no header.
+async fn disarm(session: &Session) -> Result<AlarmResponse, Failure> {
+    let mut ended = AlarmResponse::default();
+    for AlarmMember { member_id, alarm } in list(session).await?.alarms {
+        let request = AlarmRequest {
+            action: AlarmAction::Deactivate.into(),
+            member_id,
+            alarm,
+        };
+        let response: AlarmResponse = session.call(Method::MaintenanceAlarm, request).await?;
+        ended.alarms.extend(response.alarms);
+    }
+    Ok(ended)
+}

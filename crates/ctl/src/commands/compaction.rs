@@ -1,0 +1,41 @@
+//! `compaction`: gives up the history before a revision.
+
+use crate::cli::flags::switch;
+use crate::cli::{Invocation, flags};
+use crate::exit::Exit;
+use crate::go::number;
+use crate::print::write_out;
+use crate::session::Session;
+use clap::Command;
+use quorate_client::api::Method;
+use quorate_client::api::etcdserverpb::{CompactionRequest, CompactionResponse};
+
+/// The definition.
+pub fn command() -> Command {
+    flags::command(
+        "compaction",
+        "compaction [options] <revision>",
+        "Compacts the event history in etcd",
+    )
+    .arg(switch(
+        "physical",
+        "wait until all old revisions are gone from the file",
+    ))
+}
+
+/// Runs it.
+pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
+    let [revision] = &invocation.given.texts()[..] else {
+        return Err(Exit::bad_arguments("compaction command needs 1 argument"));
+    };
+    let request = CompactionRequest {
+        revision: number::parse_i64(revision, 10).map_err(Exit::error)?,
+        physical: invocation.given.flag("physical"),
+    };
+    let session = Session::open(invocation).await?;
+    let _: CompactionResponse = session
+        .call(Method::KVCompact, request)
+        .await
+        .map_err(Exit::error)?;
+    write_out(format!("compacted revision {}\n", request.revision).as_bytes())
+}

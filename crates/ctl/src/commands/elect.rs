@@ -1,0 +1,96 @@
+//! `elect`: stands for an election, or follows who leads.
+
+use super::lock::close;
+use crate::cli::flags::switch;
+use crate::cli::{Invocation, flags};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::print::Answer;
+use crate::session::Session;
+use crate::signals;
+use clap::Command;
+use quorate_client::Session as LeaseSession;
+use quorate_client::api::etcdserverpb::RangeResponse;
+use std::pin::pin;
+
+/// The definition.
+pub fn command() -> Command {
+    flags::command(
+        "elect",
+        "elect <election-name> [proposal]",
+        "Observes and participates in leader election",
+    )
+    .arg(switch("listen", "follow who leads").short('l'))
+}
+
+/// Seconds after which another one can be elected when this program is gone.
+const TTL_SECONDS: i64 = 60;
+
+/// Runs it.
+pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
+    let arguments = invocation.given.arguments();
+    let listen = invocation.given.flag("listen");
+    let (name, proposal) = match &arguments[..] {
+        [name] if listen => (name, None),
+        [_] => return Err(Exit::bad_arguments("no proposal argument but -l not set")),
+        [_, _] if listen => return Err(Exit::bad_arguments("proposal given but -l is set")),
+        [name, proposal] => (name, Some(proposal)),
+        _ => {
+            return Err(Exit::bad_arguments(
+                "elect takes one election name argument and an optional proposal argument",
+            ));
+        }
+    };
+    let session = Session::open(invocation).await?;
+    match proposal {
+        Some(proposal) => campaign(&session, name, proposal).await,
+        None => observe(&session, name).await,
+    }
+}
+
+/// Leads once it is elected, until a signal comes.
+async fn campaign(session: &Session, name: &[u8], proposal: &[u8]) -> Result<(), Exit> {
+    let mut end = pin!(signals::termination());
+    let leased = LeaseSession::new(&session.client, TTL_SECONDS)
+        .await
+        .map_err(failed)?;
+    let election = leased.election(name.to_vec());
+    let leadership = tokio::select! {
+        leadership = election.campaign(proposal.to_vec()) => leadership.map_err(failed)?,
+        () = &mut end => {
+            close(leased).await;
+            return Err(Exit::error("context canceled"));
+        }
+    };
+    let shown = session
+        .client
+        .get(leadership.key().clone())
+        .await
+        .map_err(failed)?;
+    session.print(&Answer::Get(shown))?;
+    tokio::select! {
+        () = end => leadership.resign().await.map_err(failed),
+        _ = leased.keeper().lost() => Err(Exit::error("elect: session expired")),
+    }
+}
+
+/// Prints every leader's key and value, until a signal comes.
+async fn observe(session: &Session, name: &[u8]) -> Result<(), Exit> {
+    let mut observer = session.client.observe(name.to_vec());
+    let mut end = pin!(signals::termination());
+    loop {
+        let leader = tokio::select! {
+            leader = observer.next() => leader,
+            () = &mut end => return Ok(()),
+        };
+        let pair = leader.map_err(|_| Exit::error("elect: observer lost"))?;
+        session.print(&Answer::Get(RangeResponse {
+            kvs: vec![pair],
+            ..RangeResponse::default()
+        }))?;
+    }
+}
+
+fn failed(error: quorate_client::Error) -> Exit {
+    Exit::error(Failure::from(error))
+}

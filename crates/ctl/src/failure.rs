@@ -1,0 +1,150 @@
+//! Why a call has no answer, in the words of etcd's Go client, which scripts compare.
+
+use quorate_client::Error;
+use quorate_client::api::Error as Known;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// A call that failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command's time is up.
+    Deadline,
+    /// The client's own error.
+    Client(Error),
+}
+
+impl Failure {
+    /// Whether the server refused with this error.
+    pub fn is(&self, known: Known) -> bool {
+        matches!(self, Failure::Client(Error::Known(found)) if *found == known)
+    }
+
+    /// Whether trying again on another connection may help: nothing was refused.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Failure::Deadline => false,
+            Failure::Client(Error::Connection { .. } | Error::Ended { .. }) => true,
+            Failure::Client(Error::Known(known)) => known.code() as i32 == UNAVAILABLE,
+            Failure::Client(Error::Status { code, .. }) => *code == UNAVAILABLE,
+            Failure::Client(_) => false,
+        }
+    }
+}
+
+const UNAVAILABLE: i32 = 14;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Deadline { .. } => Failure::Deadline,
+            other => Failure::Client(other),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rpc = |f: &mut fmt::Formatter<'_>, code: &str, text: &str| {
+            write!(f, "rpc error: code = {code} desc = {text}")
+        };
+        match self {
+            Failure::Deadline => f.write_str("context deadline exceeded"),
+            Failure::Client(Error::NoEndpoint) => f.write_str("etcdclient: no available endpoints"),
+            Failure::Client(Error::Known(known)) => f.write_str(known.text()),
+            Failure::Client(Error::Status { code, text, .. }) => rpc(f, code_name(*code), text),
+            Failure::Client(Error::Connection { reason, unsent, .. }) => match unsent {
+                true => rpc(f, "Unavailable", reason),
+                false => rpc(f, "Unavailable", "error reading from server: EOF"),
+            },
+            Failure::Client(Error::Ended { .. }) => f.write_str("EOF"),
+            Failure::Client(other) => other.fmt(f),
+        }
+    }
+}
+
+/// The name of a gRPC code, as Go's client writes it.
+fn code_name(code: i32) -> &'static str {
+    const NAMES: [&str; 17] = [
+        "OK",
+        "Canceled",
+        "Unknown",
+        "InvalidArgument",
+        "DeadlineExceeded",
+        "NotFound",
+        "AlreadyExists",
+        "PermissionDenied",
+        "ResourceExhausted",
+        "FailedPrecondition",
+        "Aborted",
+        "OutOfRange",
+        "Unimplemented",
+        "Internal",
+        "Unavailable",
+        "DataLoss",
+        "Unauthenticated",
+    ];
+    usize::try_from(code)
+        .ok()
+        .and_then(|code| NAMES.get(code))
+        .copied()
+        .unwrap_or("Unknown")
+}
+
+/// An error of the operating system in Go's words: without the number, and in small letters.
+pub fn system(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// How a program that was run has ended, in Go's words.
+pub fn process(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal: {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_speak_as_gos_client() {
+        let text = |error: Error| Failure::from(error).to_string();
+        assert_eq!(
+            text(Error::Deadline { method: "/a" }),
+            "context deadline exceeded"
+        );
+        assert_eq!(
+            text(Error::Known(Known::NoSpace)),
+            "etcdserver: mvcc: database space exceeded"
+        );
+        assert_eq!(
+            text(Error::NoEndpoint),
+            "etcdclient: no available endpoints"
+        );
+        let status = Error::Status {
+            method: "/a",
+            code: 8,
+            text: "trying to send message larger than max (17 vs. 10)".to_owned(),
+        };
+        assert_eq!(
+            text(status),
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (17 vs. 10)"
+        );
+    }
+
+    #[test]
+    fn system_errors_are_gos() {
+        let missing = std::fs::File::open("/no/such/file").expect_err("no such file");
+        assert_eq!(system(&missing), "no such file or directory");
+    }
+}

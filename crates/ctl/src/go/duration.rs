@@ -1,0 +1,170 @@
+//! Durations as Go writes and reads them: `1.5s`, `2m0s`, `350ms`.
+
+use super::quote::quote;
+use std::time::Duration;
+
+/// Why a text is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("time: {reason} in duration {}", quote(.text.as_bytes()))]
+pub struct DurationError {
+    reason: String,
+    text: String,
+}
+
+/// How the text of a plainly wrong duration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// No number where one must be.
+    #[error("time: invalid duration {}", quote(.0.as_bytes()))]
+    Invalid(String),
+    /// A number without a unit, or with one that there is not.
+    #[error("{0}")]
+    Unit(DurationError),
+}
+
+/// Reads a duration. Negative ones, which only mean "already over", become zero.
+pub fn parse(text: &str) -> Result<Duration, ParseError> {
+    let invalid = || ParseError::Invalid(text.to_owned());
+    let (negative, mut rest) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut nanos = 0u128;
+    while !rest.is_empty() {
+        let end = rest
+            .find(|c: char| c != '.' && !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(end);
+        let unit_end = tail
+            .find(|c: char| c == '.' || c.is_ascii_digit())
+            .unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.len() + fraction.len() == 0 || fraction.contains('.') {
+            return Err(invalid());
+        }
+        let unit_nanos = unit_nanos(unit).ok_or_else(|| {
+            let reason = match unit {
+                "" => "missing unit".to_owned(),
+                _ => format!("unknown unit {}", quote(unit.as_bytes())),
+            };
+            ParseError::Unit(DurationError {
+                reason,
+                text: text.to_owned(),
+            })
+        })?;
+        nanos = part_nanos(whole, fraction, unit_nanos)
+            .and_then(|part| nanos.checked_add(part))
+            .filter(|sum| *sum < 1 << 63)
+            .ok_or_else(invalid)?;
+        rest = tail;
+    }
+    match negative {
+        true => Ok(Duration::ZERO),
+        false => Ok(Duration::from_nanos(
+            u64::try_from(nanos).map_err(|_| invalid())?,
+        )),
+    }
+}
+
+fn unit_nanos(unit: &str) -> Option<u128> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+fn part_nanos(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
+    let whole: u128 = match whole {
+        "" => 0,
+        _ => whole.parse().ok()?,
+    };
+    // Beyond eighteen places no unit has a nanosecond.
+    let fraction = &fraction[..fraction.len().min(18)];
+    let part: u128 = match fraction {
+        "" => 0,
+        _ => fraction.parse().ok()?,
+    };
+    let scale = 10u128.pow(u32::try_from(fraction.len()).ok()?);
+    whole.checked_mul(unit)?.checked_add(part * unit / scale)
+}
+
+/// Writes a duration: the largest unit first, no zeros at the end of a fraction.
+pub fn format(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    match nanos {
+        0 => return "0s".to_owned(),
+        1..1_000 => return format!("{nanos}ns"),
+        1_000..1_000_000 => return format!("{}µs", decimal(nanos, 1_000)),
+        1_000_000..1_000_000_000 => return format!("{}ms", decimal(nanos, 1_000_000)),
+        _ => {}
+    }
+    let minutes = nanos / 60_000_000_000;
+    let seconds = decimal(nanos % 60_000_000_000, 1_000_000_000);
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => format!("{seconds}s"),
+        (0, minutes) => format!("{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+fn decimal(nanos: u128, unit: u128) -> String {
+    let places = unit.ilog10() as usize;
+    let text = format!("{}.{:0places$}", nanos / unit, nanos % unit);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_written() {
+        for (text, nanos) in [
+            ("5s", 5_000_000_000),
+            ("1m30s", 90_000_000_000),
+            ("1h0m0.5s", 3_600_500_000_000),
+            ("350ms", 350_000_000),
+            ("2.968587ms", 2_968_587),
+            ("1µs", 1_000),
+            ("7ns", 7),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)), "{text}");
+            assert_eq!(format(Duration::from_nanos(nanos)), text);
+        }
+        assert_eq!(parse("0"), Ok(Duration::ZERO));
+        assert_eq!(parse("-5s"), Ok(Duration::ZERO));
+        assert_eq!(parse(".5s"), Ok(Duration::from_millis(500)));
+        assert_eq!(format(Duration::ZERO), "0s");
+        assert_eq!(format(Duration::from_secs(100)), "1m40s");
+    }
+
+    #[test]
+    fn errors_speak_as_gos() {
+        for (text, error) in [
+            ("x", r#"time: invalid duration "x""#),
+            ("", r#"time: invalid duration """#),
+            ("5", r#"time: missing unit in duration "5""#),
+            ("5q", r#"time: unknown unit "q" in duration "5q""#),
+            (".s", r#"time: invalid duration ".s""#),
+            ("999999999999h", r#"time: invalid duration "999999999999h""#),
+        ] {
+            assert_eq!(
+                parse(text).map_err(|e| e.to_string()),
+                Err(error.to_owned())
+            );
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What the forms look like, as the real tool printed it.
+
+use super::*;
