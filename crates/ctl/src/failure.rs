@@ -53,7 +53,10 @@ impl fmt::Display for Failure {
             Failure::Deadline => f.write_str("context deadline exceeded"),
             Failure::Client(Error::NoEndpoint) => f.write_str("etcdclient: no available endpoints"),
             Failure::Client(Error::Known(known)) => f.write_str(known.text()),
-            Failure::Client(Error::Status { code, text, .. }) => rpc(f, code_name(*code), text),
+            Failure::Client(Error::Status { code, text, .. }) => match too_large(text) {
+                Some(text) => rpc(f, "ResourceExhausted", &text),
+                None => rpc(f, code_name(*code), text),
+            },
             Failure::Client(Error::Connection { reason, unsent, .. }) => match unsent {
                 true => rpc(f, "Unavailable", reason),
                 false => rpc(f, "Unavailable", "error reading from server: EOF"),
@@ -62,6 +65,16 @@ impl fmt::Display for Failure {
             Failure::Client(other) => other.fmt(f),
         }
     }
+}
+
+/// Of an answer above the limit, what Go's client says; the transport has other words for it.
+fn too_large(text: &str) -> Option<String> {
+    let numbers = text.strip_prefix("Error, decoded message length too large: found ")?;
+    let (found, limit) = numbers.split_once(" bytes, the limit is: ")?;
+    let limit = limit.trim_end_matches(" bytes");
+    Some(format!(
+        "grpc: received message larger than max ({found} vs. {limit})"
+    ))
 }
 
 /// The name of a gRPC code, as Go's client writes it.
@@ -139,6 +152,12 @@ mod tests {
         assert_eq!(
             text(status),
             "rpc error: code = ResourceExhausted desc = trying to send message larger than max (17 vs. 10)"
+        );
+        let found =
+            "Error, decoded message length too large: found 27 bytes, the limit is: 10 bytes";
+        assert_eq!(
+            too_large(found).as_deref(),
+            Some("grpc: received message larger than max (27 vs. 10)")
         );
     }
 

@@ -8,6 +8,8 @@ use clap::Command;
 pub struct Found {
     /// The full names, without the program's.
     pub path: Vec<String>,
+    /// Where in the arguments they stand.
+    pub places: Vec<usize>,
     /// The word after them that is no flag, if there is one.
     pub word: Option<String>,
 }
@@ -15,9 +17,13 @@ pub struct Found {
 /// Goes down from `root` along `arguments`.
 pub fn find(root: &Command, arguments: &[String]) -> Found {
     let mut here = vec![root];
-    let mut path = Vec::new();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
+    let mut found = Found {
+        path: Vec::new(),
+        places: Vec::new(),
+        word: None,
+    };
+    let mut rest = arguments.iter().enumerate();
+    while let Some((place, argument)) = rest.next() {
         if argument == "--" {
             break;
         }
@@ -27,21 +33,19 @@ pub fn find(root: &Command, arguments: &[String]) -> Found {
             }
             continue;
         }
-        let last = here[here.len() - 1];
-        match child(last, argument) {
+        match child(here[here.len() - 1], argument) {
             Some(child) => {
-                path.push(child.get_name().to_owned());
+                found.path.push(child.get_name().to_owned());
+                found.places.push(place);
                 here.push(child);
             }
             None => {
-                return Found {
-                    path,
-                    word: (!argument.is_empty()).then(|| argument.clone()),
-                };
+                found.word = (!argument.is_empty()).then(|| argument.clone());
+                break;
             }
         }
     }
-    Found { path, word: None }
+    found
 }
 
 /// The command at this path.

@@ -46,7 +46,16 @@ pub fn parse(program: &'static str, raw: &[OsString]) -> Parsed {
     if let (true, Some(word)) = (found.path.is_empty(), &found.word) {
         return Parsed::Wrong(unknown_command(&root, word), exit::ERROR);
     }
-    let matches = match root.clone().try_get_matches_from(raw) {
+    // Flags may stand before their command.
+    let rest = raw.iter().skip(1).enumerate();
+    let rest = rest
+        .filter(|(place, _)| !found.places.contains(place))
+        .map(|(_, word)| word.clone());
+    let names = [program]
+        .into_iter()
+        .chain(found.path.iter().map(String::as_str));
+    let line: Vec<OsString> = names.map(OsString::from).chain(rest).collect();
+    let matches = match root.clone().try_get_matches_from(line) {
         Ok(matches) => matches,
         Err(error) => {
             let text = explain(&error, &texts);
@@ -259,6 +268,17 @@ mod tests {
         assert_eq!(invocation.given.int("limit"), 3);
         assert!(invocation.given.flag("hex"));
         assert!(!run(&["get", "k", "--hex=false"]).given.flag("hex"));
+        let before = run(&[
+            "--consistency",
+            "s",
+            "--endpoints",
+            "x",
+            "get",
+            "a",
+            "lease",
+        ]);
+        assert_eq!(before.given.text("consistency"), "s");
+        assert_eq!(before.given.texts(), ["a", "lease"]);
     }
 
     #[test]

@@ -137,7 +137,9 @@ async fn by_datagram(server: SocketAddr, query: &[u8], id: u16) -> io::Result<Ve
         false => [0; 16].into(),
     };
     let socket = UdpSocket::bind((any, 0)).await?;
-    socket.connect(server).await?;
+    let dialled =
+        |error| io::Error::other(format!("dial udp {server}: connect: {}", system(&error)));
+    socket.connect(server).await.map_err(dialled)?;
     socket.send(query).await?;
     let mut buffer = vec![0; usize::from(u16::MAX)];
     loop {
