@@ -1,5 +1,6 @@
 //! Why a call has no answer, in the words of etcd's Go client, which scripts compare.
 
+use crate::go::quote::quote;
 use quorate_client::Error;
 use quorate_client::api::Error as Known;
 use std::fmt;
@@ -19,6 +20,17 @@ impl Failure {
     /// Whether the server refused with this error.
     pub fn is(&self, known: Known) -> bool {
         matches!(self, Failure::Client(Error::Known(found)) if *found == known)
+    }
+
+    /// The text where Go's client gives the status as it came: for the watch's end and snapshots.
+    pub fn as_status(&self) -> String {
+        match self {
+            Failure::Client(Error::Known(known)) => {
+                let code = code_name(i32::from(known.code() as u8));
+                format!("rpc error: code = {code} desc = {}", known.text())
+            }
+            other => other.to_string(),
+        }
     }
 
     /// Whether trying again on another connection may help: nothing was refused.
@@ -53,6 +65,12 @@ impl fmt::Display for Failure {
             Failure::Deadline => f.write_str("context deadline exceeded"),
             Failure::Client(Error::NoEndpoint) => f.write_str("etcdclient: no available endpoints"),
             Failure::Client(Error::Known(known)) => f.write_str(known.text()),
+            // Go's client knows etcd's errors by their texts, whatever the code.
+            Failure::Client(Error::Status { text, .. })
+                if Known::ALL.iter().any(|known| known.text() == text) =>
+            {
+                f.write_str(text)
+            }
             Failure::Client(Error::Status { code, text, .. }) => match too_large(text) {
                 Some(text) => rpc(f, "ResourceExhausted", &text),
                 None => rpc(f, code_name(*code), text),
@@ -118,10 +136,44 @@ pub fn system(error: &std::io::Error) -> String {
 
 /// How a program that was run has ended, in Go's words.
 pub fn process(status: ExitStatus) -> String {
+    let dumped = if status.core_dumped() {
+        " (core dumped)"
+    } else {
+        ""
+    };
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("signal: {signal}"),
+        (None, Some(signal)) => format!("signal: {}{dumped}", signal_name(signal)),
         (None, None) => status.to_string(),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "hangup",
+        2 => "interrupt",
+        3 => "quit",
+        4 => "illegal instruction",
+        6 => "aborted",
+        8 => "floating point exception",
+        9 => "killed",
+        11 => "segmentation fault",
+        13 => "broken pipe",
+        14 => "alarm clock",
+        15 => "terminated",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
+/// Why a program could not be run, in Go's words.
+pub fn not_started(program: &str, error: &std::io::Error) -> String {
+    match (error.kind(), program.contains('/')) {
+        (std::io::ErrorKind::NotFound, false) => {
+            let quoted = quote(program.as_bytes());
+            format!("exec: {quoted}: executable file not found in $PATH")
+        }
+        _ => format!("fork/exec {program}: {}", system(error)),
     }
 }
 

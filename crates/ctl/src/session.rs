@@ -7,7 +7,7 @@ use crate::print::{Answer, Printer};
 use crate::{discovery, terminal};
 use prost::Message;
 use quorate_client::api::Method;
-use quorate_client::{Client, Credentials, Options, Tls};
+use quorate_client::{Client, Credentials, Error, Options, Tls};
 use std::fs::File;
 use std::future::Future;
 use std::time::Duration;
@@ -56,11 +56,7 @@ impl Setting {
 
     /// A session with these endpoints.
     pub async fn connect(&self, endpoints: &[String]) -> Result<Session, Exit> {
-        let refused = |failure: Failure| Exit::new(exit::BAD_CONNECTION, failure);
-        let client = client(endpoints, &self.options).map_err(refused)?;
-        sign_in(&client, self.globals.dial_timeout)
-            .await
-            .map_err(refused)?;
+        let client = connected(endpoints, &self.options, self.globals.dial_timeout).await?;
         Ok(self.session(client))
     }
 
@@ -107,18 +103,24 @@ impl Session {
     }
 }
 
-/// A client of these endpoints.
-pub fn client(endpoints: &[String], options: &Options) -> Result<Client, Failure> {
-    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
-    Client::new(&endpoints, options).map_err(Failure::from)
-}
-
-/// Asks for a token where there is a password.
-pub async fn sign_in(client: &Client, limit: Duration) -> Result<(), Failure> {
+/// A client of these endpoints that has signed in, where there is a password.
+pub async fn connected(
+    endpoints: &[String],
+    options: &Options,
+    limit: Duration,
+) -> Result<Client, Exit> {
+    let texts: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let client = Client::new(&texts, options).map_err(|error| match error {
+        // Where nothing can ever be connected, etcdctl waits until the command's time is over.
+        Error::Endpoint { .. } => Exit::error(error),
+        other => Exit::new(exit::BAD_CONNECTION, Failure::from(other)),
+    })?;
+    let refused = |failure: Failure| Exit::new(exit::BAD_CONNECTION, failure);
     match tokio::time::timeout(limit, client.sign_in()).await {
-        Ok(result) => result.map_err(Failure::from),
-        Err(_) => Err(Failure::Deadline),
+        Ok(result) => result.map_err(|error| refused(Failure::from(error)))?,
+        Err(_) => return Err(refused(Failure::Deadline)),
     }
+    Ok(client)
 }
 
 /// Who calls.

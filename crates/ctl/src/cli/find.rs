@@ -33,6 +33,9 @@ pub fn find(root: &Command, arguments: &[String]) -> Found {
             }
             continue;
         }
+        if argument.is_empty() {
+            continue;
+        }
         match child(here[here.len() - 1], argument) {
             Some(child) => {
                 found.path.push(child.get_name().to_owned());
@@ -40,7 +43,7 @@ pub fn find(root: &Command, arguments: &[String]) -> Found {
                 here.push(child);
             }
             None => {
-                found.word = (!argument.is_empty()).then(|| argument.clone());
+                found.word = Some(argument.clone());
                 break;
             }
         }

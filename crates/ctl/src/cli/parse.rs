@@ -58,7 +58,7 @@ pub fn parse(program: &'static str, raw: &[OsString]) -> Parsed {
     let matches = match root.clone().try_get_matches_from(line) {
         Ok(matches) => matches,
         Err(error) => {
-            let text = explain(&error, &texts);
+            let text = explain(&root, &found.path, &error, &texts);
             return Parsed::Wrong(wrong(&root, &found.path, &text), exit::ERROR);
         }
     };
@@ -103,7 +103,7 @@ pub fn parse_line(command: &Command, arguments: &[Vec<u8>]) -> Result<Given, Str
         .clone()
         .try_get_matches_from(raw)
         .map(Given)
-        .map_err(|error| explain(&error, &texts))
+        .map_err(|error| explain(command, &[], &error, &texts))
 }
 
 /// The innermost command and its matches.
@@ -169,7 +169,7 @@ fn wrong(root: &Command, path: &[String], text: &str) -> String {
 }
 
 /// A parse error in cobra's words.
-fn explain(error: &clap::Error, arguments: &[String]) -> String {
+fn explain(root: &Command, path: &[String], error: &clap::Error, arguments: &[String]) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
         _ => "",
@@ -184,7 +184,7 @@ fn explain(error: &clap::Error, arguments: &[String]) -> String {
             let reason = error.source().map(ToString::to_string).unwrap_or_default();
             format!(
                 "invalid argument {value} for \"{}\" flag: {reason}",
-                with_short(name)
+                with_short(root, path, name)
             )
         }
         ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
@@ -216,14 +216,16 @@ fn unknown_shorthand(name: &str, arguments: &[String]) -> String {
 }
 
 /// A flag with its shorthand before it, where it has one.
-fn with_short(name: &str) -> String {
-    match name {
-        "--write-out" => format!("-w, {name}"),
-        "--discovery-srv" => format!("-d, {name}"),
-        "--interactive" => format!("-i, {name}"),
-        "--listen" => format!("-l, {name}"),
-        "--help" => format!("-h, {name}"),
-        _ => name.to_owned(),
+fn with_short(root: &Command, path: &[String], name: &str) -> String {
+    let long = name.trim_start_matches('-');
+    let short = (0..=path.len())
+        .filter_map(|depth| find::at(root, &path[..depth]))
+        .flat_map(Command::get_arguments)
+        .filter(|flag| flag.get_long() == Some(long))
+        .find_map(clap::Arg::get_short);
+    match short {
+        Some(short) => format!("-{short}, {name}"),
+        None => name.to_owned(),
     }
 }
 
@@ -319,6 +321,14 @@ mod tests {
             (
                 &["--command-timeout=5", "get", "a"],
                 r#"Error: invalid argument "5" for "--command-timeout" flag: time: missing unit in duration "5""#,
+            ),
+            (
+                &["txn", "--interactive=no"],
+                r#"Error: invalid argument "no" for "-i, --interactive" flag: strconv.ParseBool: parsing "no": invalid syntax"#,
+            ),
+            (
+                &["user", "passwd", "--interactive=no"],
+                r#"Error: invalid argument "no" for "--interactive" flag: strconv.ParseBool: parsing "no": invalid syntax"#,
             ),
             (&["completion"], "Error: accepts 1 arg(s), received 0"),
             (

@@ -101,19 +101,8 @@ async fn execute(program: &[Vec<u8>], lock: Lock) -> Result<(), Exit> {
         Ok(status) => Err(Exit::new(code(status), failure::process(status))),
         Err(error) => {
             let program = String::from_utf8_lossy(&program[0]).into_owned();
-            Err(Exit::error(not_started(&program, &error)))
+            Err(Exit::error(failure::not_started(&program, &error)))
         }
-    }
-}
-
-/// Go's text for a program that could not be run.
-fn not_started(program: &str, error: &std::io::Error) -> String {
-    let quoted = crate::go::quote::quote(program.as_bytes());
-    match (error.kind(), program.contains('/')) {
-        (std::io::ErrorKind::NotFound, false) => {
-            format!("exec: {quoted}: executable file not found in $PATH")
-        }
-        _ => format!("fork/exec {program}: {}", failure::system(error)),
     }
 }
 

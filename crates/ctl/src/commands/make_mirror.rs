@@ -5,7 +5,7 @@
 
 use crate::cli::flags::{boolean, bytes, int, switch, text, uint};
 use crate::cli::{Invocation, flags};
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::print::write_out;
 use crate::ranges::{self, OPEN_END};
@@ -141,12 +141,7 @@ async fn destination(invocation: &Invocation, endpoint: &str) -> Result<Client, 
     let mut options = session::connection(&globals, tls)?;
     let (user, password) = (given.text("dest-user"), given.text("dest-password"));
     options.credentials = session::user(&user, &password, "Destination Password: ")?;
-    let refused = |failure: Failure| Exit::new(exit::BAD_CONNECTION, failure);
-    let client = session::client(&[endpoint.to_owned()], &options).map_err(refused)?;
-    session::sign_in(&client, globals.dial_timeout)
-        .await
-        .map_err(refused)?;
-    Ok(client)
+    session::connected(&[endpoint.to_owned()], &options, globals.dial_timeout).await
 }
 
 struct Mirror {

@@ -125,7 +125,7 @@ impl Drop for Part {
 
 /// Receives, checks and names the file. Gives the server's version.
 async fn save(session: &Session, mut part: Part, path: &Path) -> Result<String, String> {
-    let failure = |error| Failure::from(error).to_string();
+    let failure = |error| Failure::from(error).as_status();
     let mut snapshot = session.client.snapshot().await.map_err(failure)?;
     let mut check = Check::default();
     let mut version = String::new();
@@ -155,7 +155,11 @@ async fn save(session: &Session, mut part: Part, path: &Path) -> Result<String, 
         .map_err(|error| format!("could not fsync snapshot: {}", system(&error)))?;
     std::fs::rename(&part.path, path).map_err(|error| {
         let (from, to) = (part.path.display(), path.display());
-        let reason = system(&error);
+        // Go looks before it renames.
+        let reason = match path.is_dir() {
+            true => "file exists".to_owned(),
+            false => system(&error),
+        };
         format!("could not rename {from} to {to} (rename {from} {to}: {reason})")
     })?;
     sync_directory(path);

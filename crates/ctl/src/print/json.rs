@@ -259,7 +259,10 @@ impl Fields for pb::WatchResponse {
     fn fields(&self, o: &mut Object) {
         let header = self.header.as_ref().map(object);
         o.raw("Header", header.as_deref().unwrap_or("null"))
-            .raw("Events", &list(self.events.iter().map(object)))
+            .raw(
+                "Events",
+                &list_or_null(self.events.iter().map(object).collect()),
+            )
             .every_number("CompactRevision", self.compact_revision)
             .every_number("Canceled", self.canceled)
             .every_number("Created", self.created)

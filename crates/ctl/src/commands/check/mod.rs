@@ -3,13 +3,13 @@
 mod load;
 mod metrics;
 
+use super::get::range;
 use crate::cli::Invocation;
 use crate::cli::flags::{self, bytes, switch, text};
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::go::quote::quote;
 use crate::print::write_out;
-use crate::ranges;
 use crate::session::{Session, Setting};
 use clap::{Arg, Command};
 use load::{Load, Report};
@@ -216,10 +216,11 @@ async fn refuse_keys(
     prefix: &[u8],
     remedy: impl FnOnce(&str) -> String,
 ) -> Result<(), Exit> {
+    let (key, range_end) = range(prefix.to_vec(), None, true, false)?;
     let found = client
         .range(RangeRequest {
-            key: prefix.to_vec().into(),
-            range_end: ranges::prefix_end(prefix).into(),
+            key: key.into(),
+            range_end: range_end.into(),
             limit: 1,
             ..RangeRequest::default()
         })
@@ -241,9 +242,10 @@ async fn refuse_keys(
 /// Deletes what was written; compacts and defragments where that is wanted.
 async fn clean_up(session: &Session, prefix: &[u8], invocation: &Invocation) -> Result<(), Exit> {
     let client = &session.client;
+    let (key, range_end) = range(prefix.to_vec(), None, true, false)?;
     let delete = client.delete_range(DeleteRangeRequest {
-        key: prefix.to_vec().into(),
-        range_end: ranges::prefix_end(prefix).into(),
+        key: key.into(),
+        range_end: range_end.into(),
         ..DeleteRangeRequest::default()
     });
     let deleted = match limited(delete).await {

@@ -250,6 +250,8 @@ impl Printing {
                 (Known::Compacted.to_string(), compact_revision)
             }
             Error::WatchCanceled { reason } => (reason, 0),
+            // The server refuses a watch with the text of a whole status.
+            Error::Known(Known::PermissionDenied) => (Failure::from(error).as_status(), 0),
             other => (Failure::from(other).to_string(), 0),
         };
         write_err(format!("watch was canceled ({reason})\n").as_bytes());
@@ -279,7 +281,11 @@ impl Printing {
         let failed = match status {
             Ok(status) if status.success() => return Ok(()),
             Ok(status) => crate::failure::process(status),
-            Err(error) => system(&error),
+            Err(error) => {
+                let name = self.program.iter().flatten().next();
+                let name = String::from_utf8_lossy(name.map_or(&[], Vec::as_slice)).into_owned();
+                crate::failure::not_started(&name, &error)
+            }
         };
         let program: Vec<String> = self
             .program
