@@ -110,17 +110,30 @@ pub async fn connected(
     limit: Duration,
 ) -> Result<Client, Exit> {
     let texts: Vec<&str> = endpoints.iter().map(String::as_str).collect();
-    let client = Client::new(&texts, options).map_err(|error| match error {
-        // Where nothing can ever be connected, etcdctl waits until the command's time is over.
-        Error::Endpoint { .. } => Exit::error(error),
-        other => Exit::new(exit::BAD_CONNECTION, Failure::from(other)),
-    })?;
+    let client = Client::new(&texts, options).map_err(|error| unusable(error, options))?;
     let refused = |failure: Failure| Exit::new(exit::BAD_CONNECTION, failure);
     match tokio::time::timeout(limit, client.sign_in()).await {
         Ok(result) => result.map_err(|error| refused(Failure::from(error)))?,
         Err(_) => return Err(refused(Failure::Deadline)),
     }
     Ok(client)
+}
+
+/// The end of a command whose endpoints or files cannot be used.
+fn unusable(error: Error, options: &Options) -> Exit {
+    let ca_file = options.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+    match &error {
+        // Where nothing can ever be connected, etcdctl waits until the command's time is over.
+        Error::Endpoint { .. } => Exit::error(error),
+        Error::Tls { file, .. } if ca_file.is_some_and(|ca| ca.as_os_str() == file.as_str()) => {
+            Exit::error(error)
+        }
+        Error::Tls { reason, .. } if reason.contains("KeyMismatch") => {
+            Exit::bad_arguments("tls: private key does not match public key")
+        }
+        Error::Tls { .. } => Exit::bad_arguments(error),
+        _ => Exit::new(exit::BAD_CONNECTION, Failure::from(error)),
+    }
 }
 
 /// Who calls.

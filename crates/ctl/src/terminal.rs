@@ -7,10 +7,11 @@ use std::io::{self, BufRead, Read, Write};
 /// Asks on standard output and reads a line from standard input, without echo where that is a
 /// terminal. The line's end is not part of it; at the input's end it is empty.
 pub fn ask_password(prompt: &str) -> io::Result<String> {
+    // Before the question: what answers it at once must not be shown or lost.
+    let quiet = Quiet::begin();
     let mut stdout = io::stdout();
     write!(stdout, "{prompt}")?;
     stdout.flush()?;
-    let quiet = Quiet::begin();
     let line = read_line();
     drop(quiet);
     writeln!(stdout)?;
@@ -41,7 +42,7 @@ impl Quiet {
         };
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO);
-        match tcsetattr(stdin(), OptionalActions::Flush, &quiet) {
+        match tcsetattr(stdin(), OptionalActions::Now, &quiet) {
             Ok(()) => Quiet(Some(before)),
             Err(_) => Quiet(None),
         }
@@ -52,7 +53,7 @@ impl Drop for Quiet {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             // If it cannot be set back, the shell does so at its next prompt.
-            let _ = tcsetattr(stdin(), OptionalActions::Flush, before);
+            let _ = tcsetattr(stdin(), OptionalActions::Now, before);
         }
     }
 }

@@ -53,6 +53,7 @@ pub fn boolean(name: &'static str, default: &'static str, help: &'static str) ->
         .require_equals(true)
         .default_missing_value("true")
         .default_value(default)
+        .hide_default_value(default == "false")
         .value_parser(number::parse_bool)
 }
 
@@ -100,6 +101,7 @@ fn valued(
         .help(help)
         .allow_hyphen_values(true)
         .default_value(default)
+        .hide_default_value(matches!(default, "" | "0"))
 }
 
 /// Bytes as a text of the operating system.

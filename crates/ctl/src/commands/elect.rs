@@ -84,7 +84,10 @@ async fn observe(session: &Session, name: &[u8]) -> Result<(), Exit> {
             () = &mut end => return Ok(()),
         };
         let pair = leader.map_err(|_| Exit::error("elect: observer lost"))?;
+        // For the header, which what is observed has not.
+        let now = session.client.get(pair.key.clone()).await.map_err(failed)?;
         session.print(&Answer::Get(RangeResponse {
+            header: now.header,
             kvs: vec![pair],
             ..RangeResponse::default()
         }))?;

@@ -29,16 +29,20 @@ pub fn run(invocation: &Invocation) -> Result<(), Exit> {
     std::fs::create_dir_all(&directory).map_err(failed)?;
     let mut root = tree::root(invocation.program).disable_help_subcommand(true);
     root.build();
-    pages(&root, &directory).map_err(failed)
+    pages(&root, "", &directory).map_err(failed)
 }
 
-fn pages(command: &Command, directory: &Path) -> std::io::Result<()> {
-    let page = clap_mangen::Man::new(command.clone());
+/// The page of a command whose parents have these names, and those of its own commands.
+fn pages(command: &Command, parents: &str, directory: &Path) -> std::io::Result<()> {
+    let usage = command.clone().render_usage().to_string();
+    let usage = format!("{parents}{}", usage.trim_start_matches("Usage: "));
+    let page = clap_mangen::Man::new(command.clone().override_usage(usage));
+    let parents = format!("{parents}{} ", command.get_name());
     let mut text = Vec::new();
     page.render(&mut text)?;
     std::fs::write(directory.join(page.get_filename()), text)?;
     command
         .get_subcommands()
         .filter(|child| !child.is_hide_set())
-        .try_for_each(|child| pages(child, directory))
+        .try_for_each(|child| pages(child, &parents, directory))
 }

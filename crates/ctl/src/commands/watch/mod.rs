@@ -19,7 +19,7 @@ use clap::Command;
 use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::{WatchCreateRequest, WatchResponse};
 use quorate_client::api::mvccpb::Event;
-use quorate_client::{Error, Watcher};
+use quorate_client::{Client, Error, Watcher};
 use tokio::process::Command as Process;
 use tokio::sync::broadcast;
 
@@ -62,6 +62,7 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
     let session = Session::open(invocation).await?;
     let request = request(&wanted, given)?;
     let printing = Printing {
+        client: session.client.clone(),
         printer: session.printer,
         decoding,
         program: wanted.program,
@@ -71,7 +72,7 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
         match watcher.next().await {
             Ok(response) => printing.print(response).await?,
             Err(error) => {
-                printing.print_end(error)?;
+                printing.print_end(error).await?;
                 return Err(Exit::new(
                     exit::INTERRUPTED,
                     "watch is canceled by the server",
@@ -119,6 +120,7 @@ async fn interactive(
                 match request(&wanted, &given) {
                     Ok(request) => {
                         let printing = Printing {
+                            client: session.client.clone(),
                             printer: session.printer,
                             decoding,
                             program: wanted.program,
@@ -141,11 +143,14 @@ async fn interactive(
     }
 }
 
+/// A program and its arguments.
+type Words = Vec<Vec<u8>>;
+
 /// Requests for progress that may wait for a watch.
 const PROGRESS_WAITING_MAX: usize = 16;
 
 /// The flags and arguments of a typed line, and the program after `--`.
-fn typed(words: &[Vec<u8>]) -> Result<(Given, Option<Vec<Vec<u8>>>), Exit> {
+fn typed(words: &[Vec<u8>]) -> Result<(Given, Option<Words>), Exit> {
     let at = words.iter().position(|word| word == b"--");
     let (line, program) = match at {
         Some(at) => (&words[..at], Some(words[at + 1..].to_vec())),
@@ -177,7 +182,7 @@ async fn follow(mut watcher: Watcher, printing: Printing, mut progress: broadcas
         let printed = match next {
             Ok(response) => printing.print(response).await,
             Err(error) => {
-                let _ = printing.print_end(error);
+                let _ = printing.print_end(error).await;
                 return;
             }
         };
@@ -214,6 +219,7 @@ fn request(wanted: &Wanted, given: &Given) -> Result<WatchCreateRequest, Exit> {
 
 /// What is done with what was seen.
 struct Printing {
+    client: Client,
     printer: Printer,
     decoding: Decoding,
     program: Option<Vec<Vec<u8>>>,
@@ -244,7 +250,7 @@ impl Printing {
     }
 
     /// Prints that the server has ended the watch.
-    fn print_end(&self, error: Error) -> Result<(), Exit> {
+    async fn print_end(&self, error: Error) -> Result<(), Exit> {
         let (reason, compact_revision) = match error {
             Error::Compacted { compact_revision } => {
                 (Known::Compacted.to_string(), compact_revision)
@@ -255,7 +261,10 @@ impl Printing {
             other => (Failure::from(other).to_string(), 0),
         };
         write_err(format!("watch was canceled ({reason})\n").as_bytes());
+        // What ended the watch has no header; a member's answer about the cluster has the same.
+        let members = self.client.member_list(false).await;
         self.printer.print(&Answer::Watch(WatchResponse {
+            header: members.ok().and_then(|members| members.header),
             canceled: true,
             compact_revision,
             ..WatchResponse::default()
