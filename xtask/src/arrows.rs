@@ -46,7 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["quorate-node", "quorate-api", "quorate-failpoints"],
     ),
     ("quorate-client", &["quorate-api"]),
-    ("quorate-ctl", &["quorate-client"]),
+    ("quoratectl", &["quorate-client"]),
     ("quorate-bench", &["quorate-client", "quorate-api"]),
     (
         "quorateutl",

@@ -5,21 +5,16 @@ use std::time::Duration;
 
 /// Why a text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("time: {reason} in duration {}", quote(.text.as_bytes()))]
-pub struct DurationError {
-    reason: String,
-    text: String,
-}
-
-/// How the text of a plainly wrong duration is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// No number where one must be.
+    /// No number where one must be, or one that is too large.
     #[error("time: invalid duration {}", quote(.0.as_bytes()))]
     Invalid(String),
-    /// A number without a unit, or with one that there is not.
-    #[error("{0}")]
-    Unit(DurationError),
+    /// A number without a unit.
+    #[error("time: missing unit in duration {}", quote(.0.as_bytes()))]
+    MissingUnit(String),
+    /// A number with a unit that there is not.
+    #[error("time: unknown unit {} in duration {}", quote(.0.as_bytes()), quote(.1.as_bytes()))]
+    UnknownUnit(String, String),
 }
 
 /// Reads a duration. Negative ones, which only mean "already over", become zero.
@@ -50,15 +45,9 @@ pub fn parse(text: &str) -> Result<Duration, ParseError> {
         if whole.len() + fraction.len() == 0 || fraction.contains('.') {
             return Err(invalid());
         }
-        let unit_nanos = unit_nanos(unit).ok_or_else(|| {
-            let reason = match unit {
-                "" => "missing unit".to_owned(),
-                _ => format!("unknown unit {}", quote(unit.as_bytes())),
-            };
-            ParseError::Unit(DurationError {
-                reason,
-                text: text.to_owned(),
-            })
+        let unit_nanos = unit_nanos(unit).ok_or_else(|| match unit {
+            "" => ParseError::MissingUnit(text.to_owned()),
+            unit => ParseError::UnknownUnit(unit.to_owned(), text.to_owned()),
         })?;
         nanos = part_nanos(whole, fraction, unit_nanos)
             .and_then(|part| nanos.checked_add(part))
