@@ -171,3 +171,67 @@ fn flag_line(flag: &Arg) -> (String, String) {
     let about = flag.get_help().map(ToString::to_string).unwrap_or_default();
     (head, about + &shown)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(path: &[&str]) -> String {
+        let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
+        help(&tree::root("etcdctl"), &path)
+    }
+
+    #[test]
+    fn a_command_is_laid_out_as_by_cobra() {
+        assert_eq!(
+            of(&["lease", "timetolive"]),
+            "\
+Get lease information
+
+Usage:
+  etcdctl lease timetolive <leaseID> [options] [flags]
+
+Flags:
+  -h, --help   help for timetolive
+      --keys   with the keys that go with the lease
+Use \"etcdctl options\" for a list of global command-line options (applies to all commands).
+"
+        );
+    }
+
+    #[test]
+    fn a_group_lists_its_commands() {
+        let text = of(&["role"]);
+        assert!(text.contains("\nAvailable Commands:\n  add               Adds a new role\n"));
+        assert!(text.contains("\n\nUse \"etcdctl role [command] --help\" for more"));
+        assert!(of(&["endpoint", "status"]).contains("\n\nGlobal Flags:\n      --cluster   "));
+        assert!(of(&["completion"]).contains("  etcdctl completion [bash|zsh|fish|powershell]\n"));
+    }
+
+    #[test]
+    fn the_program_lists_its_groups() {
+        let text = of(&[]);
+        let titles: Vec<usize> = tree::GROUPS
+            .iter()
+            .map(|group| text.find(group.title).expect("the group's title"))
+            .collect();
+        assert!(titles.is_sorted());
+        assert!(!text.contains("__man") && !text.contains("Flags:"));
+    }
+
+    #[test]
+    fn defaults_are_shown_in_their_kind() {
+        let text = global_usages();
+        for line in [
+            "      --command-timeout duration     how",
+            "(default 5s)\n",
+            "(default [127.0.0.1:2379])\n",
+            "  -w, --write-out string",
+            "(default \"simple\")\n",
+            "      --insecure-transport           talk",
+            "(default true)\n",
+        ] {
+            assert!(text.contains(line), "{line}");
+        }
+    }
+}
