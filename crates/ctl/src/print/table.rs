@@ -15,7 +15,8 @@ pub fn page(answer: &Answer) -> Option<String> {
     Some(draw(&rows))
 }
 
-/// Titles centred and in capitals, cells to the right, lines around all of it.
+/// Titles centred and in capitals, cells to the right and without blanks around them, lines around
+/// all of it.
 fn draw(table: &rows::Rows) -> String {
     let titles: Vec<String> = table
         .titles
@@ -29,7 +30,7 @@ fn draw(table: &rows::Rows) -> String {
             table
                 .rows
                 .iter()
-                .map(|row| row[column].chars().count())
+                .map(|row| row[column].trim().chars().count())
                 .chain([title.chars().count()])
                 .max()
                 .unwrap_or_default()
@@ -45,7 +46,7 @@ fn draw(table: &rows::Rows) -> String {
         let cells: Vec<String> = cells
             .iter()
             .zip(&widths)
-            .map(|(cell, width)| format!(" {} ", align(cell, *width)))
+            .map(|(cell, width)| format!(" {} ", align(cell.trim(), *width)))
             .collect();
         writeln!(out, "│{}│", cells.join("│")).expect("writing to a String cannot fail");
     };

@@ -330,6 +330,14 @@ fn endpoints() {
         ),
         "[{\"endpoint\":\"127.0.0.1:1\",\"health\":false,\"took\":\"2.5ms\",\"error\":\"context deadline exceeded\"}]\n"
     );
+    assert!(
+        text(
+            Format::Table,
+            false,
+            &health(false, "Active Alarm(s): NOSPACE ")
+        )
+        .contains("│  false │ 2.5ms │ Active Alarm(s): NOSPACE │\n")
+    );
     let hash = pb::HashKvResponse {
         header: header(40),
         hash: 1_105_555_722,
