@@ -5,9 +5,9 @@
 //! resource refuses one that is below the greatest it has seen, or, for keys of the same cluster,
 //! writes with [`Lock::is_held`] as the condition.
 
+use crate::Result;
 use crate::queue::Place;
 use crate::session::Session;
-use crate::{Error, Result};
 use bytes::Bytes;
 use quorate_api::etcdserverpb::Compare;
 
@@ -40,13 +40,7 @@ impl Mutex<'_> {
             return Ok(Lock { place });
         }
         place.turn(self.session, &self.name).await?;
-        // The lease may have ended meanwhile, and the key with it.
-        let found = self.session.client().get(place.key.clone()).await?;
-        let is_held = |pair: &quorate_api::mvccpb::KeyValue| pair.create_revision == place.revision;
-        match found.kvs.first().is_some_and(is_held) {
-            true => Ok(Lock { place }),
-            false => Err(Error::SessionEnded),
-        }
+        Ok(Lock { place })
     }
 
     /// Takes the lock if it is free.

@@ -116,7 +116,7 @@ impl Place {
         let first = one_by_creation(prefix, SortOrder::Ascend);
         // Should the answer be lost, the place is given back all the same.
         let mut place = Place::held(session, key.clone(), 0);
-        let change = place.change().lock_owned().await;
+        let change = place.change();
         let txn = TxnRequest {
             compare: vec![created_at(&key, 0)],
             success: vec![
@@ -133,9 +133,8 @@ impl Place {
         };
         let put = client.clone();
         let answer = finished(tokio::spawn(async move {
-            let answer = put.txn(txn).await;
-            drop(change);
-            answer
+            let _change = change.lock().await;
+            put.txn(txn).await
         }))
         .await?;
         let revision = answer.header.as_ref().map_or(0, |header| header.revision);
@@ -182,8 +181,14 @@ impl Place {
     /// Returns when all places before this one are free, or with an error if the session ends.
     pub(crate) async fn turn(&self, session: &Session, name: &[u8]) -> Result<()> {
         tokio::select! {
-            _ = session.keeper().lost() => Err(Error::SessionEnded),
-            free = self.predecessors_gone(session.client(), prefix(name)) => free,
+            _ = session.keeper().lost() => return Err(Error::SessionEnded),
+            free = self.predecessors_gone(session.client(), prefix(name)) => free?,
+        }
+        // The lease may have ended meanwhile, and the key with it, before its keeper knew.
+        let found = session.client().get(self.key.clone()).await?;
+        match found.kvs.first() {
+            Some(pair) if pair.create_revision == self.revision => Ok(()),
+            _ => Err(Error::SessionEnded),
         }
     }
 

@@ -239,3 +239,18 @@ async fn leaders_follow_one_another_in_order_and_are_seen() {
         Err(Error::NotElected)
     ));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_lost_its_lease_does_not_lead_when_its_turn_comes() {
+    let (model, client) = model();
+    let (one, other) = (session(&client).await, session(&client).await);
+    let first = one.election("e").campaign("a").await.unwrap();
+    let election = other.election("e");
+    let (elected, ()) = tokio::join!(election.campaign("b"), async {
+        sleep(SOON).await;
+        // Before the keeper of the lease has a chance to see it.
+        model.expire(other.lease());
+        first.resign().await.unwrap();
+    });
+    assert!(matches!(elected, Err(Error::SessionEnded)), "{elected:?}");
+}
