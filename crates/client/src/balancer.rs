@@ -4,7 +4,8 @@
 //! - Each endpoint has one task that keeps one connection to it, from the first call on; it ends
 //!   with the balancer, or when the endpoint is taken out.
 //! - A call waits only while no endpoint is up. Those that are down cost it nothing.
-//! - After a failure an endpoint is dialled again after a wait that grows to [`WAIT_MAX`].
+//! - After a failure an endpoint is dialled again after a wait that grows to [`WAIT_MAX`]; a
+//!   connection that ends sooner than that wait is a failure too.
 //!
 //! Source: gRPC's connection back-off and its policy round_robin; the waits are shorter, for
 //! members that restart are back within seconds.
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(3);
@@ -94,8 +96,8 @@ impl Balancer {
         self.slots().len()
     }
 
-    /// Takes these endpoints from now on. Those that stay keep their connection; streams over
-    /// those that go end.
+    /// Takes these endpoints from now on. Those that stay keep their connection; one that goes ends
+    /// with the last call over it.
     pub(crate) fn replace(&self, dialers: Vec<Dialer>) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         *slots = dialers
@@ -209,17 +211,23 @@ async fn keep(
     loop {
         match dialer.dial().await {
             Ok((lane, driver)) => {
-                wait = WAIT_MIN;
+                let since = Instant::now();
                 become_(State::Up(lane));
                 // How it ended was told to those whose calls were on it.
                 let _ = driver.await;
-                become_(State::Connecting);
+                if since.elapsed() >= wait {
+                    wait = WAIT_MIN;
+                    become_(State::Connecting);
+                    continue;
+                }
+                become_(State::Down(format!(
+                    "{}: the connection ended at once",
+                    dialer.endpoint()
+                )));
             }
-            Err(reason) => {
-                become_(State::Down(reason));
-                tokio::time::sleep(jitter.spread(wait, WAIT_JITTER)).await;
-                wait = (wait * 8 / 5).min(WAIT_MAX);
-            }
+            Err(reason) => become_(State::Down(reason)),
         }
+        tokio::time::sleep(jitter.spread(wait, WAIT_JITTER)).await;
+        wait = (wait * 8 / 5).min(WAIT_MAX);
     }
 }

@@ -274,3 +274,21 @@ async fn endpoints_follow_the_members() {
     };
     tokio::join!(calls, play);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_is_not_dialled_without_a_pause() {
+    let ([server, mut other], options) = servers(["a:1", "b:1"]);
+    server.hang_up();
+    let client = Client::new(&["a:1", "b:1"], &options).unwrap();
+    let play = async { other.call().await.reply(at(7)) };
+    let (answer, ()) = tokio::join!(client.get("k"), play);
+    answer.unwrap();
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(server.connections() < 3, "{}", server.connections());
+    // It is, with pauses, and used as soon as it answers.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let dialled = server.connections();
+    assert!((10..60).contains(&dialled), "{dialled}");
+}

@@ -33,6 +33,7 @@ struct Door {
     connections: Vec<JoinHandle<()>>,
     is_shut: bool,
     is_stuck: bool,
+    hangs_up: bool,
     cuts: watch::Sender<()>,
     tls: Option<Arc<ServerConfig>>,
 }
@@ -54,7 +55,7 @@ impl Connector for Network {
                 }));
                 return Ok(Box::new(near) as Box<dyn Transport>);
             }
-            let (calls, tls) = (door.calls.clone(), door.tls.clone());
+            let (calls, tls, hangs_up) = (door.calls.clone(), door.tls.clone(), door.hangs_up);
             let mut cuts = door.cuts.subscribe();
             let connection = tokio::spawn(async move {
                 let far: Box<dyn Transport> = match tls {
@@ -72,6 +73,9 @@ impl Connector for Network {
                 let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                     .serve_connection(TokioIo::new(far), service);
                 let mut serving = std::pin::pin!(serving);
+                if hangs_up {
+                    serving.as_mut().graceful_shutdown();
+                }
                 tokio::select! {
                     // The test sees on the client's side how it ended.
                     _ = &mut serving => {}
@@ -107,6 +111,7 @@ pub fn servers<const N: usize>(names: [&str; N]) -> ([Server; N], Options) {
             connections: Vec::new(),
             is_shut: false,
             is_stuck: false,
+            hangs_up: false,
             cuts: watch::Sender::new(()),
             tls: None,
         }));
@@ -180,6 +185,16 @@ impl Entrance {
     /// Takes connections from now on without a word.
     pub fn get_stuck(&self) {
         self.door.lock().unwrap().is_stuck = true;
+    }
+
+    /// Greets who connects from now on, and hangs up.
+    pub fn hang_up(&self) {
+        self.door.lock().unwrap().hangs_up = true;
+    }
+
+    /// How many connections were made since they were last broken.
+    pub fn connections(&self) -> usize {
+        self.door.lock().unwrap().connections.len()
     }
 
     /// Lets the connections that are there hang, as when a cable is cut.
