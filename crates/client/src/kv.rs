@@ -56,6 +56,7 @@ impl Client {
         namespace.enter(&mut request.key, &mut request.range_end)?;
         Ok(RangeStream {
             namespace: namespace.clone(),
+            reading: self.begin_reading(),
             answers: self.receive(Method::KVRangeStream, request).await?,
         })
     }
@@ -117,17 +118,25 @@ impl Client {
 #[derive(Debug)]
 pub struct RangeStream {
     namespace: Namespace,
+    reading: Reading,
     answers: Answers<RangeStreamResponse>,
 }
 
 impl RangeStream {
     /// The next piece; `None` after the last. The last one has the header, and says how many keys
-    /// there are and whether more than were asked for.
+    /// there are and whether more than were asked for. Where reads are ordered that one is
+    /// [`Error::NotFresh`] if all were too old.
     pub async fn next(&mut self) -> Result<Option<RangeResponse>> {
         let Some(answer) = self.answers.next().await? else {
             return Ok(None);
         };
         let mut piece = answer.range_response.unwrap_or_default();
+        // What was handed out before cannot be asked for again.
+        if let Some(header) = &piece.header
+            && self.reading.judge(header.revision) != InOrder::Yes
+        {
+            return Err(Error::NotFresh);
+        }
         self.namespace.leave_range(&mut piece);
         Ok(Some(piece))
     }

@@ -4,7 +4,7 @@ use crate::fake::servers;
 use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::{
     AuthenticateRequest, AuthenticateResponse, Member, MemberListResponse, PutRequest, PutResponse,
-    RangeRequest, RangeResponse, ResponseHeader,
+    RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader,
 };
 use quorate_client::{Client, Credentials, Error, Options};
 use std::time::Duration;
@@ -273,6 +273,36 @@ async fn endpoints_follow_the_members() {
         client.put(put("k")).await.unwrap();
     };
     tokio::join!(calls, play);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_in_pieces_is_in_order_too() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap().ordered();
+    let play = async {
+        server.call().await.reply(at(5));
+        let piece = RangeStreamResponse {
+            range_response: Some(at(4)),
+        };
+        server.call().await.reply(piece);
+        let piece = RangeStreamResponse {
+            range_response: Some(at(9)),
+        };
+        server.call().await.reply(piece);
+        for revision in [8, 9] {
+            server.call().await.reply(at(revision));
+        }
+    };
+    let reads = async {
+        client.get("k").await.unwrap();
+        let mut pieces = client.range_stream(RangeRequest::default()).await.unwrap();
+        let piece = pieces.next().await;
+        assert!(matches!(piece, Err(Error::NotFresh)), "{piece:?}");
+        let mut pieces = client.range_stream(RangeRequest::default()).await.unwrap();
+        assert_eq!(pieces.next().await.unwrap(), Some(at(9)));
+        assert_eq!(client.get("k").await.unwrap(), at(9));
+    };
+    let _ = tokio::join!(reads, tokio::time::timeout(Duration::from_secs(60), play));
 }
 
 #[tokio::test(start_paused = true)]
