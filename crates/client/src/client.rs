@@ -8,7 +8,7 @@ use crate::namespace::Namespace;
 use crate::options::Options;
 use crate::ordering::{Order, Reading};
 use crate::retry::{Jitter, Repeat, Situation, Verdict, judge, wait_before};
-use crate::token::{Held, Token, Tokens};
+use crate::token::{Held, Token, Tokens, Wanted};
 use crate::{Error, Result};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -17,6 +17,7 @@ use quorate_api::Method;
 use quorate_api::error::Code;
 use quorate_api::etcdserverpb::{AuthenticateRequest, AuthenticateResponse};
 use std::sync::Arc;
+use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Request;
 use tonic::client::Grpc;
@@ -29,8 +30,8 @@ const API_VERSION: &str = "3.7";
 ///
 /// Calls go to the endpoints that are up in turn. What failed is tried again as
 /// [`Options::retry`] says: calls that only read, or can be done twice, whenever no member could
-/// answer; writes only if they surely did nothing; and any call once more with a new token when the
-/// old one is refused.
+/// answer; writes only if they surely did nothing; and any call with a new token when the old one is
+/// refused.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -46,8 +47,7 @@ struct Shared {
     balancer: Balancer,
     options: Arc<Options>,
     jitter: Arc<Jitter>,
-    /// Those of the cluster: a client of one endpoint shares them.
-    tokens: Arc<Tokens>,
+    tokens: Tokens,
 }
 
 impl Client {
@@ -56,11 +56,11 @@ impl Client {
     /// that then runs.
     pub fn new(endpoints: &[&str], options: &Options) -> Result<Client> {
         let options = Arc::new(options.clone());
-        let tokens = Arc::new(Tokens::new(options.credentials.clone()));
+        let tokens = Tokens::new(options.credentials.clone());
         Client::with(endpoints, options, tokens)
     }
 
-    fn with(endpoints: &[&str], options: Arc<Options>, tokens: Arc<Tokens>) -> Result<Client> {
+    fn with(endpoints: &[&str], options: Arc<Options>, tokens: Tokens) -> Result<Client> {
         let dialers = dialers(endpoints, &options)?;
         let jitter = Arc::new(Jitter::new(options.retry.seed));
         Ok(Client {
@@ -77,10 +77,11 @@ impl Client {
     }
 
     /// A client of one endpoint, with the options and the token of this one: for what is asked of
-    /// one member (status, hash, defragmentation, a transfer of leadership).
+    /// one member (status, hash, defragmentation, a transfer of leadership). A token that is refused
+    /// it renews for itself, at its endpoint.
     pub fn endpoint(&self, endpoint: &str) -> Result<Client> {
         let shared = &self.shared;
-        let one = Client::with(&[endpoint], shared.options.clone(), shared.tokens.clone())?;
+        let one = Client::with(&[endpoint], shared.options.clone(), shared.tokens.apart())?;
         Ok(Client {
             shared: one.shared,
             ..self.clone()
@@ -121,8 +122,8 @@ impl Client {
         self.shared.balancer.endpoints()
     }
 
-    /// Takes other endpoints, for all clones. Those that stay keep their connections; streams over
-    /// those that go end.
+    /// Takes other endpoints, for all clones. Those that stay keep their connections; calls and
+    /// streams that are under way over those that go are not disturbed.
     pub fn set_endpoints(&self, endpoints: &[&str]) -> Result<()> {
         let dialers = dialers(endpoints, &self.shared.options)?;
         self.shared.balancer.replace(dialers);
@@ -145,7 +146,7 @@ impl Client {
         self.token(None).await.map(drop)
     }
 
-    /// Forgets the token, where a password can give another: the next call asks for one.
+    /// Asks for another token, where there is a password to do so with.
     pub async fn refresh_token(&self) -> Result<()> {
         let token = self.token(None).await?;
         self.token(Some(&token)).await.map(drop)
@@ -206,10 +207,25 @@ impl Client {
         S: Stream<Item = Q> + Send + 'static,
     {
         let token = self.token(None).await?;
+        self.exchange_with(&token, method, requests).await
+    }
+
+    /// The same with this token.
+    pub(crate) async fn exchange_with<Q, A, S>(
+        &self,
+        token: &Token,
+        method: Method,
+        requests: S,
+    ) -> Result<Answers<A>>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+        S: Stream<Item = Q> + Send + 'static,
+    {
         let (mut grpc, lane) = self.lane(method).await?;
         let requests = requests.map(|request| Bytes::from(request.encode_to_vec()));
         grpc.streaming(
-            self.request(&token, requests),
+            self.request(token, requests),
             path(method),
             codec::Answers::new(),
         )
@@ -228,6 +244,10 @@ impl Client {
 
     pub(crate) fn has_password(&self) -> bool {
         self.shared.tokens.has_password()
+    }
+
+    pub(crate) fn has_fixed_token(&self) -> bool {
+        self.shared.tokens.has_fixed_token()
     }
 
     /// Tries until there is an answer, the failure is final, or the attempts are used up.
@@ -264,15 +284,32 @@ impl Client {
     }
 
     /// The token to call with; a new one if this one was refused.
-    async fn token(&self, refused: Option<&Token>) -> Result<Token> {
+    pub(crate) async fn token(&self, refused: Option<&Token>) -> Result<Token> {
         let wanted = match self.shared.tokens.get(refused).await {
             Held::Known(token) => return Ok(token),
             Held::Wanted(wanted) => wanted,
         };
+        // By a task: others wait for it, also while the caller does not.
+        let client = self.clone();
+        let asked = async move { client.authenticate(wanted).await };
+        let mut task = JoinSet::new();
+        task.spawn(asked);
+        match task.join_next().await {
+            Some(Ok(token)) => token,
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            _ => Err(Error::Connection {
+                method: Method::AuthAuthenticate.path(),
+                unsent: true,
+                reason: "the runtime has ended".to_owned(),
+            }),
+        }
+    }
+
+    async fn authenticate(&self, wanted: Wanted) -> Result<Token> {
         let method = Method::AuthAuthenticate;
         let request = AuthenticateRequest {
-            name: wanted.user.to_owned(),
-            password: wanted.password.to_owned(),
+            name: wanted.user.clone(),
+            password: wanted.password.clone(),
         };
         let request = self.encode(method, &request)?;
         let mut attempts = Attempts::new(self, method);

@@ -31,8 +31,8 @@ pub(crate) enum Step {
     Created,
     /// Events, or none and the revision up to which there were none.
     Deliver(WatchResponse),
-    /// The token was refused when the watch was opened.
-    BadToken,
+    /// The token was refused when the watch was opened, with this.
+    BadToken(Known),
     /// The server gave it up for good.
     Ended(Error),
 }
@@ -112,7 +112,9 @@ fn ended(answer: &WatchResponse) -> Step {
         .copied()
         .find(|known| answer.cancel_reason.ends_with(known.text()));
     match known {
-        Some(Known::InvalidAuthToken | Known::AuthOldRevision) => Step::BadToken,
+        Some(known @ (Known::InvalidAuthToken | Known::AuthOldRevision | Known::UserEmpty)) => {
+            Step::BadToken(known)
+        }
         Some(known) => Step::Ended(Error::Known(known)),
         None => Step::Ended(Error::WatchCanceled {
             reason: answer.cancel_reason.clone(),
@@ -237,8 +239,14 @@ mod tests {
             step,
             Step::Ended(Error::Known(Known::PermissionDenied))
         ));
-        let step = watch.accept(canceled(0, Known::InvalidAuthToken.text()));
-        assert!(matches!(step, Step::BadToken));
+        for known in [
+            Known::InvalidAuthToken,
+            Known::AuthOldRevision,
+            Known::UserEmpty,
+        ] {
+            let step = watch.accept(canceled(0, known.text()));
+            assert!(matches!(step, Step::BadToken(found) if found == known));
+        }
         let step = watch.accept(canceled(0, "why not"));
         assert!(
             matches!(step, Step::Ended(Error::WatchCanceled { reason }) if reason == "why not")

@@ -3,18 +3,28 @@
 //! Invariants:
 //! - A password is sent only for a first token and after a refusal; callers that meet a refusal
 //!   together share one new token.
+//! - Who waits for a token holds nothing that others need: a call that is kept without being polled
+//!   holds nobody up.
 //! - A cluster without authentication gives none, and calls go without.
 
 use crate::options::Credentials;
 use crate::{Error, Result};
 use quorate_api::Error as Known;
-use tokio::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
 
 /// What is known of the token.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     credentials: Option<Credentials>,
-    newest: Mutex<Option<Token>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    newest: Option<Token>,
+    /// Closed once nobody asks for a new one any more.
+    asking: Option<watch::Receiver<()>>,
 }
 
 /// A token, or that there is none.
@@ -38,7 +48,21 @@ impl Tokens {
     pub(crate) fn new(credentials: Option<Credentials>) -> Tokens {
         Tokens {
             credentials,
-            newest: Mutex::new(None),
+            state: Arc::default(),
+        }
+    }
+
+    /// The same, for a client that asks elsewhere from now on: it begins with the newest token, and
+    /// neither waits for the other.
+    pub(crate) fn apart(&self) -> Tokens {
+        let newest = locked(&self.state).newest.clone();
+        let state = State {
+            newest,
+            asking: None,
+        };
+        Tokens {
+            credentials: self.credentials.clone(),
+            state: Arc::new(Mutex::new(state)),
         }
     }
 
@@ -51,7 +75,7 @@ impl Tokens {
     }
 
     /// The token to send, or what to ask for one with; a new one where `refused` is the newest.
-    pub(crate) async fn get(&self, refused: Option<&Token>) -> Held<'_> {
+    pub(crate) async fn get(&self, refused: Option<&Token>) -> Held {
         let (user, password) = match &self.credentials {
             None => return Held::Known(Token::none()),
             Some(Credentials::Token(value)) => {
@@ -62,44 +86,64 @@ impl Tokens {
             }
             Some(Credentials::Password { user, password }) => (user, password),
         };
-        let newest = self.newest.lock().await;
-        match &*newest {
-            Some(token) if refused != Some(token) => Held::Known(token.clone()),
-            _ => Held::Wanted(Wanted {
-                user,
-                password,
-                newest,
-            }),
+        loop {
+            let mut asking = {
+                let mut state = locked(&self.state);
+                match (&state.newest, &state.asking) {
+                    (Some(token), _) if refused != Some(token) => {
+                        return Held::Known(token.clone());
+                    }
+                    (_, Some(asking)) if asking.has_changed().is_ok() => asking.clone(),
+                    _ => {
+                        let (done, asking) = watch::channel(());
+                        state.asking = Some(asking);
+                        return Held::Wanted(Wanted {
+                            user: user.clone(),
+                            password: password.clone(),
+                            state: self.state.clone(),
+                            _done: done,
+                        });
+                    }
+                }
+            };
+            // Nothing is ever sent: it returns when the asking is over.
+            let _ = asking.changed().await;
         }
     }
 }
 
 /// What there is of a token.
-pub(crate) enum Held<'a> {
+pub(crate) enum Held {
     Known(Token),
-    Wanted(Wanted<'a>),
+    Wanted(Wanted),
 }
 
-/// A token that is to be asked for; nobody else asks meanwhile.
-pub(crate) struct Wanted<'a> {
-    pub(crate) user: &'a str,
-    pub(crate) password: &'a str,
-    newest: MutexGuard<'a, Option<Token>>,
+/// A token that is to be asked for; nobody else asks while this lives.
+pub(crate) struct Wanted {
+    pub(crate) user: String,
+    pub(crate) password: String,
+    state: Arc<Mutex<State>>,
+    _done: watch::Sender<()>,
 }
 
-impl Wanted<'_> {
+impl Wanted {
     /// Keeps what the cluster answered.
-    pub(crate) fn keep(mut self, answer: Result<String>) -> Result<Token> {
+    pub(crate) fn keep(self, answer: Result<String>) -> Result<Token> {
         let value = match answer {
             Ok(value) => Some(value),
             Err(Error::Known(Known::AuthNotEnabled)) => None,
             Err(error) => return Err(error),
         };
-        let number = self.newest.as_ref().map_or(0, |token| token.number) + 1;
+        let mut state = locked(&self.state);
+        let number = state.newest.as_ref().map_or(0, |token| token.number) + 1;
         let token = Token { value, number };
-        *self.newest = Some(token.clone());
+        state.newest = Some(token.clone());
         Ok(token)
     }
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -128,7 +172,7 @@ mod tests {
         match tokens.get(refused).await {
             Held::Known(token) => panic!("{token:?} is there"),
             Held::Wanted(wanted) => {
-                assert_eq!((wanted.user, wanted.password), ("u", "p"));
+                assert_eq!((wanted.user.as_str(), wanted.password.as_str()), ("u", "p"));
                 wanted.keep(answer)
             }
         }
@@ -147,6 +191,21 @@ mod tests {
             .expect("a token");
         assert_eq!(known(&tokens, Some(&first)).await.as_ref(), Some(&second));
         assert_eq!(second.value.as_deref(), Some("2"));
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_apart_changes_nothing_here() {
+        let tokens = tokens();
+        let first = asked(&tokens, None, Ok("1".to_owned()))
+            .await
+            .expect("a token");
+        let apart = tokens.apart();
+        assert_eq!(known(&apart, None).await.as_ref(), Some(&first));
+        let wanted = tokens.get(Some(&first)).await;
+        let second = asked(&apart, Some(&first), Ok("2".to_owned())).await;
+        assert!(second.is_ok_and(|second| second != first));
+        drop(wanted);
+        assert_eq!(known(&tokens, None).await, Some(first));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Watches: one stream, many watchers.
 
 use crate::answers::Answers;
+use crate::token::Token;
 use crate::{Client, Error, Result};
 use quorate_api::Method;
 use quorate_api::etcdserverpb::watch_request::RequestUnion;
@@ -17,12 +18,22 @@ impl Client {
     /// Opens a stream with a first watcher. Its `created` answer is the first that
     /// [`Watch::next`] gives.
     pub async fn watch(&self, first: WatchCreateRequest) -> Result<Watch> {
+        let token = self.token(None).await?;
+        self.watch_with(&token, first).await
+    }
+
+    /// The same with this token.
+    pub(crate) async fn watch_with(
+        &self,
+        token: &Token,
+        first: WatchCreateRequest,
+    ) -> Result<Watch> {
         let (requests, receiver) = mpsc::channel(WAITING_MAX);
         // Room for it is there: nothing has been sent.
         let sent = requests.try_send(request(RequestUnion::CreateRequest(first)));
         assert!(sent.is_ok());
         let answers = self
-            .exchange(Method::WatchWatch, ReceiverStream::new(receiver))
+            .exchange_with(token, Method::WatchWatch, ReceiverStream::new(receiver))
             .await?;
         Ok(Watch { requests, answers })
     }

@@ -7,6 +7,7 @@
 //!   nobody does.
 
 use crate::resumption::{Resumption, Step};
+use crate::token::Token;
 use crate::watch::Watch;
 use crate::{Client, Error, Result};
 use quorate_api::Error as Known;
@@ -32,6 +33,7 @@ impl Client {
             is_created: false,
             early: None,
             wait: Duration::ZERO,
+            token: None,
             has_new_token: false,
         })
     }
@@ -49,7 +51,9 @@ pub struct Watcher {
     early: Option<WatchResponse>,
     /// Before the next stream is opened.
     wait: Duration,
-    /// A token was refused and another one is in use.
+    /// What the newest stream was opened with.
+    token: Option<Token>,
+    /// A token was refused, and the one that is in use since has not been accepted yet.
     has_new_token: bool,
 }
 
@@ -57,9 +61,12 @@ pub struct Watcher {
 enum Stream {
     None,
     /// Kept here so that a caller who waits a little at a time gets there as well.
-    Opening(Pin<Box<dyn Future<Output = Result<Watch>> + Send>>),
+    Opening(Opening),
     Open(Box<Watch>),
 }
+
+/// What is opened, and the token that it was tried with.
+type Opening = Pin<Box<dyn Future<Output = Result<(Token, Result<Watch>)>> + Send>>;
 
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -100,7 +107,11 @@ impl Watcher {
     pub async fn progress(&mut self) -> Result<()> {
         loop {
             if let Stream::Open(stream) = &self.stream {
-                return stream.progress().await;
+                if stream.progress().await.is_ok() {
+                    return Ok(());
+                }
+                // It has ended. What it told and nobody took, the next one tells.
+                self.stream = Stream::None;
             }
             // Nothing is handed out before a stream is open.
             let told = self.step().await?;
@@ -120,7 +131,14 @@ impl Watcher {
                 return Ok(None);
             }
             Stream::Opening(opening) => {
-                match opening.await {
+                let opened = match opening.await {
+                    Ok((token, opened)) => {
+                        self.token = Some(token);
+                        opened
+                    }
+                    Err(error) => Err(error),
+                };
+                match opened {
                     Ok(stream) => self.stream = Stream::Open(Box::new(stream)),
                     Err(error) => self.broken(error).await?,
                 }
@@ -142,6 +160,7 @@ impl Watcher {
             Step::Nothing => Ok(None),
             Step::Created => {
                 self.is_created = true;
+                self.has_new_token = false;
                 Ok(None)
             }
             Step::Deliver(mut answer) => {
@@ -150,8 +169,8 @@ impl Watcher {
                 self.client.namespace.leave_events(&mut answer.events);
                 Ok(Some(answer))
             }
-            Step::BadToken => {
-                self.broken(Error::Known(Known::InvalidAuthToken)).await?;
+            Step::BadToken(known) => {
+                self.broken(Error::Known(known)).await?;
                 Ok(None)
             }
             Step::Ended(error) => {
@@ -161,13 +180,15 @@ impl Watcher {
         }
     }
 
-    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<Watch>> + Send>> {
+    fn open(&mut self) -> Opening {
         let wait = self.client.jitter().spread(self.wait, WAIT_JITTER);
         self.wait = (self.wait * 2).clamp(WAIT_MIN, WAIT_MAX);
         let (client, request) = (self.client.clone(), self.resumption.reopen());
         Box::pin(async move {
             tokio::time::sleep(wait).await;
-            client.watch(request).await
+            let token = client.token(None).await?;
+            let opened = client.watch_with(&token, request).await;
+            Ok((token, opened))
         })
     }
 
@@ -178,8 +199,14 @@ impl Watcher {
             Error::Known(Known::InvalidAuthToken | Known::AuthOldRevision | Known::UserEmpty)
                 if self.client.has_password() && !self.has_new_token =>
             {
-                self.client.refresh_token().await?;
+                self.client.token(self.token.as_ref()).await?;
                 self.has_new_token = true;
+                Ok(())
+            }
+            // Who is known by a certificate: the users have changed, and that is all.
+            Error::Known(Known::AuthOldRevision)
+                if !self.client.has_password() && !self.client.has_fixed_token() =>
+            {
                 Ok(())
             }
             Error::Known(Known::NoLeader) => Err(error),

@@ -5,5 +5,6 @@ mod fake;
 mod model;
 mod streams;
 mod tls;
+mod tokens;
 mod transactions;
 mod turns;

@@ -259,3 +259,67 @@ async fn no_such_lease() {
         "{kept:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_asked_for_over_another_stream_where_one_is_broken() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let mut watcher = client
+        .watcher(WatchCreateRequest {
+            key: "k".into(),
+            start_revision: 1,
+            ..WatchCreateRequest::default()
+        })
+        .unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        create(&mut call).await;
+        call.answer(created(1));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        server.break_connections();
+        let mut call = server.call().await;
+        create(&mut call).await;
+        call.answer(created(1));
+        let request: WatchRequest = call.request().await;
+        assert!(matches!(
+            request.request_union,
+            Some(RequestUnion::ProgressRequest(_))
+        ));
+        call.answer(answer(5, &[]));
+        call
+    };
+    let watch = async {
+        watcher.created().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        watcher.progress().await.unwrap();
+        assert_eq!(next(&mut watcher).await, []);
+        assert_eq!(watcher.next_revision(), 6);
+    };
+    tokio::join!(watch, play);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_stays_when_its_endpoint_is_taken_out() {
+    let ([mut old, _new], options) = servers(["a:1", "b:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let mut watcher = client
+        .watcher(WatchCreateRequest {
+            key: "k".into(),
+            start_revision: 1,
+            ..WatchCreateRequest::default()
+        })
+        .unwrap();
+    let play = async {
+        let mut call = old.call().await;
+        create(&mut call).await;
+        call.answer(created(1));
+        call
+    };
+    let (made, call) = tokio::join!(watcher.created(), play);
+    made.unwrap();
+    client.set_endpoints(&["b:1"]).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!call.is_gone());
+    call.answer(answer(2, &[2]));
+    assert_eq!(next(&mut watcher).await, [2]);
+}
