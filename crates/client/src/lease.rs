@@ -1,6 +1,7 @@
 //! Leases: grant, revoke, keep alive, look at.
 
 use crate::answers::Answers;
+use crate::token::Token;
 use crate::{Client, Error, Result};
 use quorate_api::Method;
 use quorate_api::etcdserverpb::{
@@ -47,12 +48,26 @@ impl Client {
 
     /// Opens a stream of keep-alives and sends the first, for the lease `id`.
     pub async fn lease_keep_alive(&self, id: i64) -> Result<(KeepAlive, LeaseKeepAliveResponse)> {
+        let token = self.token(None).await?;
+        self.lease_keep_alive_with(&token, id).await
+    }
+
+    /// The same with this token.
+    pub(crate) async fn lease_keep_alive_with(
+        &self,
+        token: &Token,
+        id: i64,
+    ) -> Result<(KeepAlive, LeaseKeepAliveResponse)> {
         let (requests, receiver) = mpsc::channel(WAITING_MAX);
         // Room for it is there: nothing has been sent.
         let first = requests.try_send(LeaseKeepAliveRequest { id });
         assert!(first.is_ok());
         let answers = self
-            .exchange(Method::LeaseLeaseKeepAlive, ReceiverStream::new(receiver))
+            .exchange_with(
+                token,
+                Method::LeaseLeaseKeepAlive,
+                ReceiverStream::new(receiver),
+            )
             .await?;
         let mut stream = KeepAlive { requests, answers };
         let answer = stream.answers.expect().await?;

@@ -1,24 +1,29 @@
 //! A lease that is kept alive until it is lost or let go.
 //!
 //! Invariants:
-//! - A lease is renewed after a third of its TTL, over as many streams as that takes.
+//! - A lease is renewed after a third of its TTL, over as many streams as that takes. Where
+//!   one gives no answer for a third of the time that is left, the next member is asked as well.
 //! - It is reported as lost when the server says so, or once its TTL has passed since the last
 //!   answer's request was sent: not later than the server can revoke it.
 
 use crate::lease::KeepAlive;
+use crate::token::Token;
 use crate::{Client, Error, Result};
 use quorate_api::error::Code;
+use quorate_api::etcdserverpb::LeaseKeepAliveResponse;
 use quorate_api::{Error as Known, Method};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The longest TTL that a lease can have, in seconds.
 const TTL_MAX: u64 = 9_000_000_000;
 /// Between streams.
 const WAIT: Duration = Duration::from_millis(500);
 const WAIT_JITTER: f64 = 0.2;
+/// Attempts that are under way at once.
+const ATTEMPTS_MAX: usize = 3;
 /// How long a first answer may take, on top of the time to connect.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 
@@ -53,10 +58,7 @@ impl Client {
         let ttl = match keeping.renew().await {
             Ok(ttl) => ttl,
             Err(Loss::Gone) => return Err(Error::Known(Known::LeaseNotFound)),
-            Err(Loss::Expired) => {
-                let method = Method::LeaseLeaseKeepAlive.path();
-                return Err(Error::Deadline { method });
-            }
+            Err(Loss::Expired) => return Err(no_answer()),
             Err(Loss::Refused) => return Err(Error::Known(Known::PermissionDenied)),
         };
         let held = (Holding::Held { ttl }, keeping.deadline);
@@ -116,7 +118,8 @@ impl Drop for LeaseKeeper {
 struct Keeping {
     client: Client,
     id: i64,
-    stream: Option<KeepAlive>,
+    /// The stream that the last answer came over.
+    stream: Option<(KeepAlive, Option<Token>)>,
     /// When the lease may be gone.
     deadline: Instant,
 }
@@ -133,7 +136,8 @@ impl Keeping {
 
     async fn keep(mut self, mut ttl: Duration, state: watch::Sender<(Holding, Instant)>) {
         loop {
-            sleep(ttl / 3).await;
+            // From when the last answer was asked for.
+            sleep_until(self.deadline - ttl + ttl / 3).await;
             match self.renew().await {
                 Ok(renewed) => ttl = renewed,
                 Err(loss) => {
@@ -147,56 +151,98 @@ impl Keeping {
 
     /// One renewal, over new streams if need be; what it gives is the TTL.
     async fn renew(&mut self) -> std::result::Result<Duration, Loss> {
+        let mut attempts = JoinSet::new();
+        let mut next = Instant::now();
         loop {
-            let sent = Instant::now();
-            let renewed = timeout_at(self.deadline, self.ask()).await;
-            let Ok(answer) = renewed else {
-                return Err(Loss::Expired);
-            };
-            match answer {
-                Ok(0) => return Err(Loss::Gone),
-                Ok(seconds) => {
-                    let ttl = Duration::from_secs(seconds.min(TTL_MAX));
-                    self.deadline = sent + ttl;
-                    return Ok(ttl);
+            tokio::select! {
+                biased;
+                () = sleep_until(self.deadline) => return Err(Loss::Expired),
+                Some(ended) = attempts.join_next() => {
+                    let Attempt { sent, token, answer } = finished(ended)?;
+                    match answer {
+                        Ok((_, answer)) if answer.ttl <= 0 => return Err(Loss::Gone),
+                        Ok((stream, answer)) => {
+                            let seconds = answer.ttl.unsigned_abs().min(TTL_MAX);
+                            let ttl = Duration::from_secs(seconds);
+                            self.stream = Some((stream, token));
+                            self.deadline = sent + ttl;
+                            return Ok(ttl);
+                        }
+                        Err(error) => self.judge(&error, token.as_ref()).await?,
+                    }
+                    next = Instant::now() + self.client.jitter().spread(WAIT, WAIT_JITTER);
                 }
-                Err(error) => {
-                    self.stream = None;
-                    self.judge(&error).await?;
+                () = sleep_until(next), if attempts.len() < ATTEMPTS_MAX => {
+                    let stream = self.stream.take();
+                    attempts.spawn(Attempt::make(self.client.clone(), self.id, stream));
+                    let now = Instant::now();
+                    next = now + self.deadline.saturating_duration_since(now) / 3;
                 }
-            }
-            let wait = self.client.jitter().spread(WAIT, WAIT_JITTER);
-            if timeout_at(self.deadline, sleep(wait)).await.is_err() {
-                return Err(Loss::Expired);
             }
         }
     }
 
-    /// Seconds to live; none if the lease is gone.
-    async fn ask(&mut self) -> Result<u64> {
-        let answer = match &mut self.stream {
-            Some(stream) => stream.renew(self.id).await?,
-            None => {
-                let (stream, answer) = self.client.lease_keep_alive(self.id).await?;
-                self.stream = Some(stream);
-                answer
-            }
-        };
-        Ok(u64::try_from(answer.ttl).unwrap_or(0))
-    }
-
-    async fn judge(&self, error: &Error) -> std::result::Result<(), Loss> {
+    async fn judge(&self, error: &Error, token: Option<&Token>) -> std::result::Result<(), Loss> {
         match error {
             Error::Known(Known::InvalidAuthToken | Known::AuthOldRevision | Known::UserEmpty)
                 if self.client.has_password() =>
             {
                 // Without one the next attempt fails, until the deadline.
-                let _ = timeout_at(self.deadline, self.client.refresh_token()).await;
+                let renewed = self.client.token(token);
+                let _ = timeout_at(self.deadline, renewed).await;
                 Ok(())
             }
             Error::Known(Known::LeaseNotFound) => Err(Loss::Gone),
             Error::Known(known) if known.code() == Code::PermissionDenied => Err(Loss::Refused),
             _ => Ok(()),
         }
+    }
+}
+
+/// One request, and what came of it.
+struct Attempt {
+    /// Not later than the server has seen it.
+    sent: Instant,
+    /// What its stream was opened with, where that came so far.
+    token: Option<Token>,
+    answer: Result<(KeepAlive, LeaseKeepAliveResponse)>,
+}
+
+impl Attempt {
+    async fn make(client: Client, id: i64, stream: Option<(KeepAlive, Option<Token>)>) -> Attempt {
+        let sent = Instant::now();
+        let (token, answer) = match stream {
+            Some((mut stream, token)) => {
+                let renewed = stream.renew(id).await;
+                (token, renewed.map(|answer| (stream, answer)))
+            }
+            None => match client.token(None).await {
+                Ok(token) => {
+                    let opened = client.lease_keep_alive_with(&token, id).await;
+                    (Some(token), opened)
+                }
+                Err(error) => (None, Err(error)),
+            },
+        };
+        Attempt {
+            sent,
+            token,
+            answer,
+        }
+    }
+}
+
+/// What a task gives, with its panic.
+fn finished(ended: std::result::Result<Attempt, JoinError>) -> std::result::Result<Attempt, Loss> {
+    ended.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // The runtime goes down.
+        Err(_) => Loss::Expired,
+    })
+}
+
+fn no_answer() -> Error {
+    Error::Deadline {
+        method: Method::LeaseLeaseKeepAlive.path(),
     }
 }

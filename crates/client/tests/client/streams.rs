@@ -261,6 +261,58 @@ async fn no_such_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_outlives_a_member_that_hangs() {
+    let ([mut one, mut other], options) = servers(["a:1", "b:1"]);
+    let client = Client::new(&["a:1", "b:1"], &options).unwrap();
+    let play = async {
+        let (mut call, hangs, mut next) = tokio::select! {
+            call = one.call() => (call, one.entrance(), other),
+            call = other.call() => (call, other.entrance(), one),
+        };
+        renew(&mut call, 9).await;
+        hangs.cut();
+        let mut call = next.call().await;
+        renew(&mut call, 9).await;
+        renew(&mut call, 0).await;
+        call
+    };
+    let keep = async {
+        let keeper = client.keep_lease(7).await.unwrap();
+        assert_eq!(keeper.lost().await, Loss::Gone);
+    };
+    tokio::select! {
+        _ = async { tokio::join!(play, keep) } => {}
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("no other member was asked"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_be_late_as_long_as_the_lease_is_there() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        renew(&mut call, 9).await;
+        for _ in 0..3 {
+            let request: LeaseKeepAliveRequest = call.request().await;
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            call.answer(LeaseKeepAliveResponse {
+                id: request.id,
+                ttl: 9,
+                ..LeaseKeepAliveResponse::default()
+            });
+        }
+        renew(&mut call, 0).await;
+        call
+    };
+    let keep = async {
+        let keeper = client.keep_lease(7).await.unwrap();
+        assert_eq!(keeper.lost().await, Loss::Gone);
+    };
+    tokio::join!(play, keep);
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_is_asked_for_over_another_stream_where_one_is_broken() {
     let ([mut server], options) = servers(["a:1"]);
     let client = Client::new(&["a:1"], &options).unwrap();
