@@ -69,7 +69,11 @@ impl Client {
                 ReceiverStream::new(receiver),
             )
             .await?;
-        let mut stream = KeepAlive { requests, answers };
+        let mut stream = KeepAlive {
+            requests,
+            answers,
+            awaited: 0,
+        };
         let answer = stream.answers.expect().await?;
         Ok((stream, answer))
     }
@@ -80,6 +84,8 @@ impl Client {
 pub struct KeepAlive {
     requests: mpsc::Sender<LeaseKeepAliveRequest>,
     answers: Answers<LeaseKeepAliveResponse>,
+    /// Answers that are still to come.
+    awaited: u64,
 }
 
 impl KeepAlive {
@@ -90,6 +96,14 @@ impl KeepAlive {
         };
         let request = LeaseKeepAliveRequest { id };
         self.requests.send(request).await.map_err(|_| ended)?;
-        self.answers.expect().await
+        self.awaited += 1;
+        // Each request has its answer, in order, also those that nobody waits for any more.
+        loop {
+            let answer = self.answers.expect().await?;
+            self.awaited = self.awaited.saturating_sub(1);
+            if self.awaited == 0 {
+                return Ok(answer);
+            }
+        }
     }
 }

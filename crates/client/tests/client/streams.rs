@@ -313,6 +313,28 @@ async fn an_answer_may_be_late_as_long_as_the_lease_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_waited_for_is_not_taken_for_the_next() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let play = async {
+        let mut call = server.call().await;
+        renew(&mut call, 9).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        renew(&mut call, 9).await;
+        renew(&mut call, 0).await;
+        call
+    };
+    let keep = async {
+        let (mut stream, _) = client.lease_keep_alive(7).await.unwrap();
+        let soon = Duration::from_secs(1);
+        assert!(tokio::time::timeout(soon, stream.renew(7)).await.is_err());
+        let answer = stream.renew(8).await.unwrap();
+        assert_eq!((answer.id, answer.ttl), (8, 0));
+    };
+    tokio::join!(play, keep);
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_is_asked_for_over_another_stream_where_one_is_broken() {
     let ([mut server], options) = servers(["a:1"]);
     let client = Client::new(&["a:1"], &options).unwrap();
