@@ -2,7 +2,8 @@
 
 use crate::lease_keeper::LeaseKeeper;
 use crate::queue::Places;
-use crate::{Client, Result};
+use crate::{Client, Error, Result};
+use quorate_api::Error as Known;
 use std::sync::Arc;
 
 /// A lease that is kept alive while this lives. Locks and leaderships that were won under it end
@@ -52,6 +53,10 @@ impl Session {
 
     /// Ends the session and all that is held under it.
     pub async fn close(self) -> Result<()> {
-        self.client.lease_revoke(self.lease()).await.map(drop)
+        match self.client.lease_revoke(self.lease()).await {
+            // It had ended, by an attempt whose answer was lost, say.
+            Ok(_) | Err(Error::Known(Known::LeaseNotFound)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

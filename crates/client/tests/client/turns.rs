@@ -1,10 +1,11 @@
 //! Locks and elections: one at a time, whatever happens to those who wait.
 
-use crate::fake::servers;
+use crate::fake::{Call, Server, servers};
 use crate::model::Model;
+use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::request_op::Request;
 use quorate_client::api::etcdserverpb::{
-    LeaseGrantResponse, LeaseKeepAliveResponse, TxnRequest, TxnResponse,
+    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseRevokeRequest, TxnRequest, TxnResponse,
 };
 use quorate_client::{Client, Error, Session};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,26 @@ fn model() -> (Model, Client) {
 
 async fn session(client: &Client) -> Session {
     Session::new(client, 10).await.unwrap()
+}
+
+/// A session under the lease 7, and the stream that renews it.
+async fn granted(server: &mut Server, client: &Client) -> (Session, Call) {
+    let play = async {
+        server.call().await.reply(LeaseGrantResponse {
+            id: 7,
+            ttl: 10,
+            ..LeaseGrantResponse::default()
+        });
+        let renewals = server.call().await;
+        renewals.answer(LeaseKeepAliveResponse {
+            id: 7,
+            ttl: 10,
+            ..LeaseKeepAliveResponse::default()
+        });
+        renewals
+    };
+    let (session, renewals) = tokio::join!(session(client), play);
+    (session, renewals)
 }
 
 const SOON: Duration = Duration::from_millis(1);
@@ -100,22 +121,7 @@ async fn who_stops_waiting_is_not_waited_for() {
 async fn a_deletion_does_not_overtake_its_put() {
     let ([mut server], options) = servers(["a:1"]);
     let client = Client::new(&["a:1"], &options).unwrap();
-    let play = async {
-        server.call().await.reply(LeaseGrantResponse {
-            id: 7,
-            ttl: 10,
-            ..LeaseGrantResponse::default()
-        });
-        let renewals = server.call().await;
-        renewals.answer(LeaseKeepAliveResponse {
-            id: 7,
-            ttl: 10,
-            ..LeaseKeepAliveResponse::default()
-        });
-        renewals
-    };
-    let (session, _renewals) = tokio::join!(Session::new(&client, 10), play);
-    let session = session.unwrap();
+    let (session, _renewals) = granted(&mut server, &client).await;
     let mutex = session.mutex("m");
     let (waited, mut put) = tokio::join!(timeout(SOON, mutex.lock()), server.call());
     assert!(waited.is_err());
@@ -253,4 +259,25 @@ async fn who_lost_its_lease_does_not_lead_when_its_turn_comes() {
         first.resign().await.unwrap();
     });
     assert!(matches!(elected, Err(Error::SessionEnded)), "{elected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_session_outlives_a_broken_connection() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let (session, _renewals) = granted(&mut server, &client).await;
+    let play = async {
+        let mut call = server.call().await;
+        let request: LeaseRevokeRequest = call.request().await;
+        assert_eq!(request.id, 7);
+        // It was done, and the answer is lost.
+        server.break_connections();
+        let mut again = server.call().await;
+        while !again.path.ends_with("/LeaseRevoke") {
+            again = server.call().await;
+        }
+        again.refuse(Known::LeaseNotFound);
+    };
+    let (closed, ()) = tokio::join!(session.close(), play);
+    closed.unwrap();
 }
