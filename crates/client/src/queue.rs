@@ -45,6 +45,14 @@ pub(crate) fn prefix(name: &[u8]) -> Bytes {
     [name, b"/"].concat().into()
 }
 
+/// A contender's key.
+fn key(prefix: &[u8], lease: i64) -> Bytes {
+    // With its sign, as Go prints numbers.
+    let sign = if lease < 0 { "-" } else { "" };
+    let name = format!("{sign}{:x}", lease.unsigned_abs());
+    [prefix, name.as_bytes()].concat().into()
+}
+
 /// The places of a session, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Mutex<HashMap<Bytes, Arc<Sharers>>>);
@@ -106,7 +114,7 @@ impl Place {
         let client = session.client();
         let prefix = prefix(name);
         let lease = session.lease();
-        let key = Bytes::from([&prefix, format!("{lease:x}").as_bytes()].concat());
+        let key = key(&prefix, lease);
         let put = PutRequest {
             key: key.clone(),
             value,
@@ -340,5 +348,22 @@ fn lacks(what: &'static str) -> Error {
     Error::Malformed {
         method: Method::KVTxn.path(),
         what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_lease_in_hex_with_its_sign() {
+        for (lease, expected) in [
+            (0x1f, "m/1f"),
+            (i64::MAX, "m/7fffffffffffffff"),
+            (-0x1f, "m/-1f"),
+            (i64::MIN, "m/-8000000000000000"),
+        ] {
+            assert_eq!(key(&prefix(b"m"), lease), expected);
+        }
     }
 }
