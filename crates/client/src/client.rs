@@ -97,9 +97,9 @@ impl Client {
     }
 
     /// The same client, whose keys all lie under `prefix` (and under that of this one) without
-    /// being named with it: in [`Client::range`], [`Client::put`], [`Client::delete_range`],
-    /// [`Client::txn`], [`Client::watcher`], [`Client::lease_time_to_live`], and what is built on
-    /// them. [`Client::call`] and [`Client::watch`] send what they are given.
+    /// being named with it: in [`Client::range`], [`Client::range_stream`], [`Client::put`],
+    /// [`Client::delete_range`], [`Client::txn`], [`Client::watcher`],
+    /// [`Client::lease_time_to_live`], and what is built on them. [`Client::call`] and [`Client::watch`] send what they are given.
     pub fn namespace(&self, prefix: impl AsRef<[u8]>) -> Client {
         Client {
             namespace: self.namespace.within(prefix.as_ref()),
