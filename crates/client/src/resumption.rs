@@ -5,12 +5,14 @@
 //!   opened anew begins there, so nothing is missed; events below it are dropped, so nothing comes
 //!   twice.
 //! - Events are handed out by whole revisions: fragments are put together first, and those that a
-//!   break left incomplete are thrown away.
+//!   break left incomplete are thrown away. Together they are no larger than one answer may be.
 
 use crate::Error;
-use quorate_api::Error as Known;
+use prost::Message;
+use quorate_api::error::Code;
 use quorate_api::etcdserverpb::{WatchCreateRequest, WatchResponse};
 use quorate_api::mvccpb::Event;
+use quorate_api::{Error as Known, Method};
 
 /// A watch, however many streams it takes.
 #[derive(Debug)]
@@ -20,6 +22,9 @@ pub(crate) struct Resumption {
     next_revision: i64,
     /// Of the answer that comes in fragments.
     fragments: Vec<Event>,
+    fragments_bytes: usize,
+    /// The most that they may have.
+    answer_bytes_max: usize,
 }
 
 /// What an answer is for the watch.
@@ -38,17 +43,19 @@ pub(crate) enum Step {
 }
 
 impl Resumption {
-    pub(crate) fn new(create: WatchCreateRequest) -> Resumption {
+    pub(crate) fn new(create: WatchCreateRequest, answer_bytes_max: usize) -> Resumption {
         Resumption {
             next_revision: create.start_revision.max(0),
             fragments: Vec::new(),
+            fragments_bytes: 0,
+            answer_bytes_max,
             create,
         }
     }
 
     /// What a new stream begins with.
     pub(crate) fn reopen(&mut self) -> WatchCreateRequest {
-        self.fragments.clear();
+        self.forget_fragments();
         WatchCreateRequest {
             start_revision: self.next_revision,
             ..self.create.clone()
@@ -58,6 +65,11 @@ impl Resumption {
     /// The first revision that is still to come; 0 where that is not known yet.
     pub(crate) fn next_revision(&self) -> i64 {
         self.next_revision
+    }
+
+    fn forget_fragments(&mut self) {
+        self.fragments = Vec::new();
+        self.fragments_bytes = 0;
     }
 
     /// Takes an answer of the stream.
@@ -72,14 +84,19 @@ impl Resumption {
             }
             return Step::Created;
         }
-        if answer.fragment {
+        if answer.fragment || !self.fragments.is_empty() {
+            self.fragments_bytes += answer.encoded_len();
+            if self.fragments_bytes > self.answer_bytes_max {
+                let found = self.fragments_bytes;
+                self.forget_fragments();
+                return Step::Ended(too_large(found, self.answer_bytes_max));
+            }
             self.fragments.append(&mut answer.events);
-            return Step::Nothing;
-        }
-        if !self.fragments.is_empty() {
-            let rest = std::mem::take(&mut answer.events);
+            if answer.fragment {
+                return Step::Nothing;
+            }
             answer.events = std::mem::take(&mut self.fragments);
-            answer.events.extend(rest);
+            self.forget_fragments();
         }
         if answer.events.is_empty() {
             // The server has handed out everything up to here.
@@ -93,6 +110,14 @@ impl Resumption {
         };
         self.next_revision = revision_of(last).saturating_add(1);
         Step::Deliver(answer)
+    }
+}
+
+fn too_large(found: usize, limit: usize) -> Error {
+    Error::Status {
+        method: Method::WatchWatch.path(),
+        code: Code::ResourceExhausted as i32,
+        text: format!("grpc: received message larger than max ({found} vs. {limit})"),
     }
 }
 
@@ -157,10 +182,11 @@ mod tests {
     }
 
     fn from(start_revision: i64) -> Resumption {
-        Resumption::new(WatchCreateRequest {
+        let create = WatchCreateRequest {
             start_revision,
             ..WatchCreateRequest::default()
-        })
+        };
+        Resumption::new(create, 1 << 20)
     }
 
     fn delivered(step: Step) -> Vec<i64> {
@@ -215,6 +241,29 @@ mod tests {
         assert!(matches!(watch.accept(fragment(&[2])), Step::Nothing));
         assert_eq!(delivered(watch.accept(answer(9, &[2, 3]))), [1, 2, 2, 2, 3]);
         assert_eq!(watch.next_revision(), 4);
+    }
+
+    #[test]
+    fn fragments_are_no_larger_than_an_answer_may_be() {
+        let piece = WatchResponse {
+            fragment: true,
+            ..answer(9, &[1; 64])
+        };
+        let mut watch = Resumption::new(WatchCreateRequest::default(), 3 * piece.encoded_len());
+        for _ in 0..2 {
+            for _ in 0..3 {
+                assert!(matches!(watch.accept(piece.clone()), Step::Nothing));
+            }
+            assert!(matches!(
+                watch.accept(piece.clone()),
+                Step::Ended(Error::Status { code: 8, .. })
+            ));
+        }
+        // Each answer has the whole of it.
+        for _ in 0..9 {
+            assert!(matches!(watch.accept(piece.clone()), Step::Nothing));
+            watch.reopen();
+        }
     }
 
     #[test]

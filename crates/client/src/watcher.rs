@@ -28,7 +28,7 @@ impl Client {
             .enter(&mut request.key, &mut request.range_end)?;
         Ok(Watcher {
             client: self.clone(),
-            resumption: Resumption::new(request),
+            resumption: Resumption::new(request, self.options().answer_bytes_max),
             stream: Stream::None,
             is_created: false,
             early: None,
