@@ -28,7 +28,7 @@ use tokio_rustls::rustls::{
 
 /// What a new connection does its handshake with.
 pub(crate) fn configuration(tls: &Tls) -> Result<Arc<ClientConfig>> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match tls.insecure_skip_verify {
         true => Arc::new(Unverified(provider.clone())),
         false => Arc::new(Trusted::new(tls.ca_file.as_deref(), provider.clone())?),
@@ -200,9 +200,7 @@ impl ServerCertVerifier for Trusted {
     }
 }
 
-/// Takes any certificate, as was asked for; whoever has it must still own its key, unless that is
-/// one on the curve P-521. etcd makes such for itself (`--auto-tls`), and the provider cannot
-/// verify their signatures.
+/// Takes any certificate, as was asked for; whoever has it must still own its key.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 
@@ -224,9 +222,6 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        if signed.scheme == SignatureScheme::ECDSA_NISTP521_SHA512 {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
         let algorithms = &self.0.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
@@ -237,16 +232,11 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        if signed.scheme == SignatureScheme::ECDSA_NISTP521_SHA512 {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
         let algorithms = &self.0.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let mut schemes = self.0.signature_verification_algorithms.supported_schemes();
-        schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
-        schemes
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -5,7 +5,7 @@ use quorate_client::api::etcdserverpb::RangeResponse;
 use quorate_client::{Client, Error, Options, Retry, Tls};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
@@ -23,7 +23,7 @@ fn certificate(name: &str) -> CertificateDer<'static> {
 
 /// A server with this certificate; with `client_ca`, only for clients that show one of it.
 fn secured(name: &str, client_ca: Option<&str>) -> ServerConfig {
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .unwrap();
