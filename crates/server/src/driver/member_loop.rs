@@ -444,7 +444,7 @@ impl MemberLoop {
         }
         for SnapshotToSend { message, view } in snapshots {
             self.peers
-                .send_snapshot(message, Box::new(Database::new(view)));
+                .send_snapshot(message, Box::new(Database::new(view, self.shared.clone())));
         }
     }
 

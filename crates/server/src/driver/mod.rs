@@ -10,11 +10,13 @@
 mod applied;
 mod awaiting;
 mod member_loop;
+mod pace;
 mod peer_host;
 mod read_pool;
 mod stages;
 
 pub use member_loop::{Input, Settings, Started, start};
+pub use pace::Pace;
 pub use read_pool::ReadPool;
 
 use crate::cluster_versions::Wakes;
@@ -150,6 +152,11 @@ impl Handle {
         let kin = self.shared.kin.load();
         let mut others = view.members.iter().filter(|m| m.id != self.member_id());
         others.all(|member| kin.contains(&member.id))
+    }
+
+    /// The pace for sending a database, from now on.
+    pub fn pace(&self) -> Pace {
+        Pace::new(self.shared.clone())
     }
 
     /// Whether the server is on its way down.

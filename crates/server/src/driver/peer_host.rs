@@ -1,7 +1,7 @@
 //! The member as the transport between members sees it, and the databases that go out through it.
 
-use super::Shared;
 use super::member_loop::Input;
+use super::{Pace, Shared};
 use crate::peers::{Failure, Host, Refusal, SnapshotSource};
 use quorate_node::boot::Directories;
 use quorate_node::disk::Disk;
@@ -11,6 +11,7 @@ use quorate_node::{Error, Received, store};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,11 +43,7 @@ impl Host for PeerHost {
     }
 
     fn received_snapshot(&self, message: Message, database: PathBuf) -> Result<(), Refusal> {
-        if self
-            .shared
-            .stopping
-            .load(std::sync::atomic::Ordering::Acquire)
-        {
+        if self.shared.stopping.load(Ordering::Acquire) {
             return Err(Refusal::Stopping);
         }
         let index = message.snapshot.as_ref().map_or(0, |s| s.metadata.index);
@@ -126,6 +123,7 @@ const PIECES: usize = 2;
 /// A view's database, read by a thread of its own from the first byte on.
 pub(super) struct Database {
     view: Arc<View>,
+    shared: Arc<Shared>,
     pieces: Option<Receiver<io::Result<Vec<u8>>>>,
     piece: Vec<u8>,
     /// How much of the piece is sent.
@@ -134,9 +132,10 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn new(view: Arc<View>) -> Database {
+    pub(super) fn new(view: Arc<View>, shared: Arc<Shared>) -> Database {
         Database {
             view,
+            shared,
             pieces: None,
             piece: Vec::new(),
             used: 0,
@@ -147,10 +146,12 @@ impl Database {
     fn begin(&self) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
         let (sender, pieces) = sync_channel(PIECES);
         let file = self.view.file.clone();
+        let mut pace = Pace::new(self.shared.clone());
         std::thread::Builder::new()
             .name("database".into())
             .spawn(move || {
                 let copied = file.write_to(&mut |piece| {
+                    pace.sent(piece.len() as u64);
                     let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
                     sender.send(Ok(piece.to_vec())).map_err(gone)
                 });

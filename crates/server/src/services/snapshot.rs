@@ -15,12 +15,7 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
-/// Bytes a second that a snapshot may send while requests are served: the two share processors.
-const BUSY_BYTES_PER_S: u64 = 150_000_000;
-/// Bytes that are sent between two looks at the pace.
-const PACE_BYTES: u64 = 1024 * 1024;
+use std::time::Instant;
 
 /// Bytes of a blob.
 const BLOB_BYTES: usize = 32 * 1024;
@@ -123,17 +118,11 @@ fn send(member: &Handle, sink: &Sink, gate: &Gate) -> Result<(), Status> {
     );
     let mut digest = Sha256::new();
     let (mut blob, mut sent) = (Vec::with_capacity(BLOB_BYTES), 0);
-    let (mut paced, mut slept_at) = (0, Instant::now());
+    let mut pace = member.pace();
     let mut send_blob = |blob: &mut Vec<u8>| -> io::Result<()> {
         digest.update(&blob);
         sent += blob.len() as u64;
-        if sent - paced >= PACE_BYTES {
-            if member.status().pending > 0 {
-                let due = Duration::from_nanos((sent - paced) * 1_000_000_000 / BUSY_BYTES_PER_S);
-                std::thread::sleep(due.saturating_sub(slept_at.elapsed()));
-            }
-            (paced, slept_at) = (sent, Instant::now());
-        }
+        pace.sent(blob.len() as u64);
         if !gate.wait(sink) {
             return Err(io::Error::new(
                 io::ErrorKind::BrokenPipe,
