@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -36,13 +35,8 @@ type controlled struct {
 
 func newControlled(t *testing.T, size int) *controlled {
 	c := &controlled{Cluster: process.NewCluster(t, size, flags...), t: t}
-	for i := range size {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.addresses = append(c.addresses, listener.Addr().String())
-		listener.Close()
+	for i, url := range process.FreeURLs(t, size) {
+		c.addresses = append(c.addresses, strings.TrimPrefix(url, "http://"))
 		c.arm(i, "")
 	}
 	return c
@@ -137,11 +131,12 @@ func panics(t *testing.T, name string, way way) {
 	} else {
 		c.Start(process.Tested)
 		if size > 1 {
-			hit, other = c.leader(), c.leader()
+			leads := c.leader()
+			follows := (leads + 1) % members
 			if way.target == leader {
-				other = (hit + 1) % members
+				hit, other = leads, follows
 			} else {
-				hit = (other + 1) % members
+				hit, other = follows, leads
 			}
 		}
 		remember(t, c.Members[other].Client())

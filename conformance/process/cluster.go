@@ -25,7 +25,7 @@ type Cluster struct {
 // NewCluster gives a cluster with no member started. All of its servers get the flags.
 func NewCluster(t testing.TB, size int, flags ...string) *Cluster {
 	t.Helper()
-	urls := freeURLs(t, 2*size)
+	urls := FreeURLs(t, 2*size)
 	cluster := &Cluster{
 		Members: make([]*Server, size),
 		t:       t,

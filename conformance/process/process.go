@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -111,19 +112,29 @@ func (b *logBuffer) String() string {
 	return string(b.bytes)
 }
 
-// freeURLs gives URLs on free ports of this network namespace.
-func freeURLs(t testing.TB, count int) []string {
+// Ports are drawn from here: below those that the kernel gives to outgoing connections, of which one
+// may be made between the drawing of a port and its use.
+const portMin, portMax = 12000, 32000
+
+// FreeURLs gives URLs on free ports of this network namespace.
+func FreeURLs(t testing.TB, count int) []string {
 	t.Helper()
-	urls := make([]string, count)
-	for i := range urls {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var urls []string
+	for range 100 * count {
+		address := fmt.Sprintf("127.0.0.1:%d", portMin+rand.IntN(portMax-portMin))
+		listener, err := net.Listen("tcp", address)
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
+		// All are held until all are drawn, so that none is given twice.
 		defer listener.Close()
-		urls[i] = "http://" + listener.Addr().String()
+		urls = append(urls, "http://"+address)
+		if len(urls) == count {
+			return urls
+		}
 	}
-	return urls
+	t.Fatalf("no %d ports are free", count)
+	return nil
 }
 
 // Tool gives the path of one of the tools: ETCDCTL, ETCDUTL, REAL_ETCDCTL, REAL_ETCDUTL.
@@ -143,7 +154,7 @@ func Start(t testing.TB, binary Binary, dir string, flags ...string) *Server {
 // Spawn starts a server and does not wait for it.
 func Spawn(t testing.TB, binary Binary, dir string, flags ...string) *Server {
 	t.Helper()
-	urls := freeURLs(t, 2)
+	urls := FreeURLs(t, 2)
 	client, peer := urls[0], urls[1]
 	// The peer URL is part of the data; it must not change with the port that is listened to.
 	return spawn(t, binary, dir, client, nil, append([]string{
