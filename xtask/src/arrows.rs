@@ -46,11 +46,13 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["quorate-node", "quorate-api", "quorate-failpoints"],
     ),
     ("quorate-client", &["quorate-api"]),
-    ("quoratectl", &["quorate-client"]),
+    ("quorate-cli", &[]),
+    ("quoratectl", &["quorate-cli", "quorate-client"]),
     ("quorate-bench", &["quorate-client", "quorate-api"]),
     (
         "quorateutl",
         &[
+            "quorate-cli",
             "quorate-wal",
             "quorate-bolt",
             "quorate-store",

@@ -1,6 +1,7 @@
 //! Why a call has no answer, in the words of etcd's Go client, which scripts compare.
 
-use crate::go::quote::quote;
+use quorate_cli::go::quote::quote;
+use quorate_cli::go::system;
 use quorate_client::Error;
 use quorate_client::api::Error as Known;
 use std::fmt;
@@ -123,17 +124,6 @@ fn code_name(code: i32) -> &'static str {
         .unwrap_or("Unknown")
 }
 
-/// An error of the operating system in Go's words: without the number, and in small letters.
-pub fn system(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_lowercase().chain(chars).collect(),
-        None => String::new(),
-    }
-}
-
 /// How a program that was run has ended, in Go's words.
 pub fn process(status: ExitStatus) -> String {
     let dumped = if status.core_dumped() {
@@ -173,7 +163,7 @@ pub fn not_started(program: &str, error: &std::io::Error) -> String {
             let quoted = quote(program.as_bytes());
             format!("exec: {quoted}: executable file not found in $PATH")
         }
-        _ => format!("fork/exec {program}: {}", system(error)),
+        _ => format!("fork/exec {program}: {}", system::text(error)),
     }
 }
 
@@ -211,11 +201,5 @@ mod tests {
             too_large(found).as_deref(),
             Some("grpc: received message larger than max (27 vs. 10)")
         );
-    }
-
-    #[test]
-    fn system_errors_are_gos() {
-        let missing = std::fs::File::open("/no/such/file").expect_err("no such file");
-        assert_eq!(system(&missing), "no such file or directory");
     }
 }

@@ -1,8 +1,9 @@
 //! What an error line does not say, for whoever sits before a terminal or asked with `--debug`:
 //! which endpoint it is about, and what is likely the cause. Scripts never see it.
 
-use crate::cli::{Globals, Invocation};
-use crate::print::write_err;
+use crate::cli::Globals;
+use quorate_cli::Invocation;
+use quorate_cli::streams::write_err;
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -91,7 +92,10 @@ async fn probe(endpoints: &[String]) -> Vec<String> {
         }
         let reason = match timeout(PROBE_LIMIT, TcpStream::connect(address)).await {
             Err(_) => "does not answer: a firewall, or no such host?".to_owned(),
-            Ok(Err(error)) => format!("cannot be reached: {}", crate::failure::system(&error)),
+            Ok(Err(error)) => format!(
+                "cannot be reached: {}",
+                quorate_cli::go::system::text(&error)
+            ),
             Ok(Ok(_)) if endpoint.starts_with("https") => {
                 "listens; does it speak TLS, with a certificate that --cacert trusts?".to_owned()
             }

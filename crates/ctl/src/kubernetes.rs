@@ -7,11 +7,13 @@
 //!
 //! Source: k8s.io/apimachinery, pkg/runtime/generated.proto and pkg/apis/meta/v1/generated.proto.
 
-use crate::cli::flags::{Given, text};
-use crate::exit::{self, Exit};
-use crate::go::json;
+use crate::print::object::build;
 use clap::Arg;
 use prost::Message;
+use quorate_cli::Given;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::flags::text;
+use quorate_cli::go::json;
 use quorate_client::api::mvccpb::KeyValue;
 
 /// What values are taken for.
@@ -104,7 +106,7 @@ fn describe(value: &[u8]) -> Option<String> {
         "" | "application/vnd.kubernetes.protobuf" => None,
         _ => String::from_utf8(unknown.raw.clone()).ok(),
     };
-    Some(json::build(|o| {
+    Some(build(|o| {
         o.text("apiVersion", &kind.api_version)
             .text("kind", &kind.kind);
         if let Some(json) = as_json {
@@ -122,7 +124,7 @@ fn describe(value: &[u8]) -> Option<String> {
 }
 
 fn of_metadata(metadata: &ObjectMeta) -> String {
-    json::build(|o| {
+    build(|o| {
         o.text("name", &metadata.name)
             .text("namespace", &metadata.namespace)
             .text("uid", &metadata.uid);

@@ -11,29 +11,26 @@
 mod cli;
 mod commands;
 mod discovery;
-mod exit;
 mod failure;
-mod go;
 mod hints;
 mod kubernetes;
 mod print;
-mod progress;
 mod ranges;
 mod session;
 mod signals;
 mod terminal;
 mod words;
 
-use cli::{Invocation, Parsed};
-use exit::Exit;
-use print::{write_err, write_out};
+use cli::tree;
+use quorate_cli::streams::{write_err, write_out};
+use quorate_cli::{Exit, Invocation, Parsed, exit, parse};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let code = match cli::parse(program(&arguments), &arguments) {
+    let code = match parse(&tree::program(program(&arguments)), &arguments) {
         Parsed::Run(invocation) => run(&invocation),
         Parsed::Help(text) => write_out(text.as_bytes()).map_or_else(|exit| exit.code, |()| 0),
         Parsed::Wrong(text, code) => {
@@ -64,7 +61,7 @@ fn run(invocation: &Invocation) -> u8 {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            write_err(format!("Error: {}\n", failure::system(&error)).as_bytes());
+            write_err(format!("Error: {}\n", quorate_cli::go::system::text(&error)).as_bytes());
             return exit::ERROR;
         }
     };

@@ -1,11 +1,12 @@
 //! From flags to a client that is signed in, and a printer.
 
-use crate::cli::{Globals, Invocation};
-use crate::exit::{self, Exit};
-use crate::failure::{self, Failure};
+use crate::cli::Globals;
+use crate::failure::Failure;
 use crate::print::{Answer, Printer};
 use crate::{discovery, terminal};
 use prost::Message;
+use quorate_cli::Invocation;
+use quorate_cli::exit::{self, Exit};
 use quorate_client::api::Method;
 use quorate_client::{Client, Credentials, Error, Options, Tls};
 use std::fs::File;
@@ -244,7 +245,10 @@ pub fn tls(
     for file in [files.cert, files.key, files.ca] {
         if !file.is_empty() {
             File::open(file).map_err(|error| {
-                Exit::bad_arguments(format_args!("open {file}: {}", failure::system(&error)))
+                Exit::bad_arguments(format_args!(
+                    "open {file}: {}",
+                    quorate_cli::go::system::text(&error)
+                ))
             })?;
         }
     }

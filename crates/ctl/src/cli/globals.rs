@@ -2,11 +2,13 @@
 //! by default.
 
 use super::environment::{self, Environment};
-use super::flags::{Given, boolean, duration, int, switch, text, texts};
-use crate::exit::{self, Exit};
-use crate::go;
-use crate::print::{Format, Printer, write_err};
+use crate::print::{Format, Printer};
 use clap::Arg;
+use quorate_cli::Given;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::{boolean, duration, int, switch, text, texts, word};
+use quorate_cli::format;
+use quorate_cli::streams::write_err;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -33,7 +35,7 @@ pub fn flags() -> Vec<Arg> {
         int("max-request-bytes", "0", "largest request that is sent, in bytes (0: 2 MiB)"),
         text("password", "", "the user's password (then --user has none)"),
         text("user", "", "name[:password] of the user (without a password it is asked for)"),
-        text("write-out", "simple", "form of the output (fields, json, protobuf, simple, table)").short('w'),
+        word("write-out", &format::NAMES, "simple", "form of the output (fields, json, protobuf, simple, table)").short('w'),
     ]
     .into_iter()
     .map(|flag| flag.global(true))
@@ -140,8 +142,7 @@ impl Globals {
 
     /// The output form.
     pub fn printer(&self) -> Result<Printer, Exit> {
-        let format = Format::from_name(&self.output)
-            .ok_or_else(|| Exit::new(exit::BAD_FEATURE, "unsupported output format"))?;
+        let format = Format::from_name(&self.output)?;
         Ok(Printer {
             format,
             hex: self.hex,
@@ -152,7 +153,7 @@ impl Globals {
     /// What is used, as variables; the password is not shown.
     fn listing(&self, cluster: bool) -> String {
         let mut out = String::new();
-        let duration = go::duration::format;
+        let duration = quorate_cli::go::duration::format;
         let mut line = |name: &str, value: &str| {
             writeln!(out, "{}={value}", environment::variable(name))
                 .expect("writing to a String cannot fail");
@@ -221,31 +222,26 @@ impl Values<'_> {
 
     fn flag(&self, name: &str) -> bool {
         self.variable(name)
-            .and_then(|text| go::number::parse_bool(text).ok())
+            .and_then(|text| quorate_cli::go::number::parse_bool(text).ok())
             .unwrap_or_else(|| self.given.flag(name))
     }
 
     fn int(&self, name: &str) -> i64 {
         self.variable(name)
-            .and_then(|text| go::number::parse_i64(text, 0).ok())
+            .and_then(|text| quorate_cli::go::number::parse_i64(text, 0).ok())
             .unwrap_or_else(|| self.given.int(name))
     }
 
     fn duration(&self, name: &str) -> Duration {
         self.variable(name)
-            .and_then(|text| go::duration::parse(text).ok())
+            .and_then(|text| quorate_cli::go::duration::parse(text).ok())
             .unwrap_or_else(|| self.given.duration(name))
     }
 
     fn texts(&self, name: &str) -> Vec<String> {
         let lists: Vec<String> = match self.variable(name) {
             Some(text) => vec![text.to_owned()],
-            None => self
-                .given
-                .0
-                .get_many::<String>(name)
-                .map(|lists| lists.cloned().collect())
-                .unwrap_or_default(),
+            None => self.given.lists(name),
         };
         lists
             .iter()
@@ -259,12 +255,13 @@ impl Values<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Parsed, parse};
+    use crate::cli::tree;
+    use quorate_cli::{Parsed, exit, parse};
     use std::ffi::OsString;
 
     fn globals(line: &str, variables: &[(&str, &str)]) -> Result<Globals, Exit> {
         let raw: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        match parse("etcdctl", &raw) {
+        match parse(&tree::program("etcdctl"), &raw) {
             Parsed::Run(run) => Globals::with(&run.path, &run.given, &Environment::of(variables)),
             other => panic!("{line} became {other:?}"),
         }

@@ -1,16 +1,10 @@
 //! All commands, in the groups in which the help lists them.
 
-use super::{flags, globals};
+use super::globals;
 use crate::commands;
-use clap::Command;
-
-/// A heading and the commands under it.
-pub struct Group {
-    /// The heading.
-    pub title: &'static str,
-    /// What makes the commands' definitions.
-    pub commands: &'static [fn() -> Command],
-}
+use quorate_cli::flags::{self, help_command};
+use quorate_cli::pages::completion_command;
+use quorate_cli::{Group, Program};
 
 /// The groups in their order.
 pub const GROUPS: &[Group] = &[
@@ -54,8 +48,8 @@ pub const GROUPS: &[Group] = &[
         title: "Utility commands",
         commands: &[
             commands::check::command,
-            commands::completion::command,
-            commands::about::help_command,
+            completion_command,
+            help_command,
             commands::make_mirror::command,
             commands::about::options_command,
             commands::about::version_command,
@@ -63,30 +57,63 @@ pub const GROUPS: &[Group] = &[
     },
 ];
 
-/// The definition of everything, under this program name.
-pub fn root(program: &'static str) -> Command {
+/// The program, under this name.
+pub fn program(name: &'static str) -> Program {
     let all = GROUPS.iter().flat_map(|group| group.commands);
-    flags::command(
-        program,
-        "[command]",
-        "A command-line client of etcd and quorate",
-    )
-    .args(globals::flags())
-    .subcommands(all.map(|make| make()))
-    .subcommand(commands::manual::command())
-}
-
-/// Whether a command only holds others.
-pub fn is_group(command: &Command) -> bool {
-    command.has_subcommands()
+    let root = flags::command(name, name, "A command-line client of etcd and quorate")
+        .args(globals::flags())
+        .subcommands(all.map(|make| make()))
+        .subcommand(commands::manual::command());
+    Program::new(name, root, GROUPS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_cli::help;
 
     #[test]
     fn the_definition_is_sound() {
-        root("etcdctl").debug_assert();
+        program("etcdctl").root.debug_assert();
+    }
+
+    fn help(path: &[&str]) -> String {
+        let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
+        help::help(&program("etcdctl"), &path)
+    }
+
+    #[test]
+    fn the_program_lists_its_groups() {
+        let text = help(&[]);
+        let titles: Vec<usize> = GROUPS
+            .iter()
+            .map(|group| text.find(group.title).expect("the group's title"))
+            .collect();
+        assert!(titles.is_sorted());
+        assert!(!text.contains("__man") && !text.contains("Flags:"));
+    }
+
+    #[test]
+    fn flags_of_a_group_are_those_of_its_commands() {
+        assert!(help(&["endpoint", "status"]).contains("\n\nGlobal Flags:\n      --cluster   "));
+        assert!(
+            help(&["completion"]).contains("  etcdctl completion [bash|zsh|fish|powershell]\n")
+        );
+    }
+
+    #[test]
+    fn defaults_are_shown_in_their_kind() {
+        let text = help::flag_usages(globals::flags().iter());
+        for line in [
+            "      --command-timeout duration     how",
+            "(default 5s)\n",
+            "(default [127.0.0.1:2379])\n",
+            "  -w, --write-out string",
+            "(default \"simple\")\n",
+            "      --insecure-transport           talk",
+            "(default true)\n",
+        ] {
+            assert!(text.contains(line), "{line}");
+        }
     }
 }

@@ -1,19 +1,14 @@
 //! What the program says about itself: `help`, `options`, `version`.
 
-use crate::cli::{Invocation, flags, help};
-use crate::exit::Exit;
-use crate::print::write_out;
+use crate::cli::globals;
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags, help};
 
 /// The version of etcd whose command line this is.
 const ETCD_VERSION: &str = "3.7.3";
 const API_VERSION: &str = "3.7";
-
-/// `help`. It is answered while the line is read.
-pub fn help_command() -> Command {
-    flags::command("help", "help [command]", "Help about any command")
-        .long_about("Shows the help of the command whose name follows.")
-}
 
 /// `options`.
 pub fn options_command() -> Command {
@@ -31,7 +26,7 @@ pub fn version_command() -> Command {
 
 /// Lists the flags of all commands.
 pub fn options() -> Result<(), Exit> {
-    let usages = help::global_usages();
+    let usages = help::flag_usages(globals::flags().iter());
     write_out(format!("The following options can be passed to any command:\n\n{usages}").as_bytes())
 }
 

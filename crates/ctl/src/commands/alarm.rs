@@ -1,11 +1,11 @@
 //! `alarm …`: alarms that members have raised.
 
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::print::Answer;
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::alarm_request::AlarmAction;
 use quorate_client::api::etcdserverpb::{AlarmMember, AlarmRequest, AlarmResponse};

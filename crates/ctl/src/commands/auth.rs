@@ -1,11 +1,12 @@
 //! `auth …`: whether the cluster asks who calls.
 
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::print::{Answer, write_out};
+use crate::print::Answer;
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::{Error as Known, Method};
 

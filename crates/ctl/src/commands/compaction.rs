@@ -1,12 +1,12 @@
 //! `compaction`: gives up the history before a revision.
 
-use crate::cli::flags::switch;
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
-use crate::go::number;
-use crate::print::write_out;
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::switch;
+use quorate_cli::go::number;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::{CompactionRequest, CompactionResponse};
 

@@ -1,12 +1,12 @@
 //! `defrag`: gives the space of the members' files back, one after the other.
 
 use super::endpoint::{ask, cluster, endpoints};
-use crate::cli::{Invocation, flags};
-use crate::exit::{self, Exit};
-use crate::go::duration;
-use crate::print::{write_err, write_out};
 use crate::session::Setting;
 use clap::Command;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::go::duration;
+use quorate_cli::streams::{write_err, write_out};
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::{DefragmentRequest, DefragmentResponse};
 use tokio::time::Instant;

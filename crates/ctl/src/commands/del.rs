@@ -1,13 +1,15 @@
 //! `del`: deletes a key or a range.
 
 use super::get;
-use crate::cli::flags::{Given, switch};
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
-use crate::go::quote::quote;
-use crate::print::{Answer, write_err};
+use crate::print::Answer;
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::Given;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::switch;
+use quorate_cli::go::quote::quote;
+use quorate_cli::streams::write_err;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::DeleteRangeRequest;
 use std::time::Duration;

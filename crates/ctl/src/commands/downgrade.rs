@@ -1,10 +1,10 @@
 //! `downgrade …`: lets an older version take over the cluster.
 
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
 use crate::print::Answer;
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::DowngradeRequest;
 use quorate_client::api::etcdserverpb::downgrade_request::DowngradeAction;

@@ -1,14 +1,14 @@
 //! `elect`: stands for an election, or follows who leads.
 
 use super::lock::close;
-use crate::cli::flags::switch;
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::print::Answer;
 use crate::session::Session;
 use crate::signals;
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::switch;
+use quorate_cli::{Invocation, flags};
 use quorate_client::Session as LeaseSession;
 use quorate_client::api::etcdserverpb::RangeResponse;
 use std::pin::pin;

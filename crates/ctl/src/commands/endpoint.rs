@@ -1,14 +1,15 @@
 //! `endpoint …`: asks each endpoint by itself.
 
 use super::alarm;
-use crate::cli::flags::{int, switch};
-use crate::cli::{Invocation, flags};
-use crate::exit::{self, Exit};
 use crate::failure::Failure;
-use crate::print::{Answer, Health, write_err};
+use crate::print::{Answer, Health};
 use crate::session::{Session, Setting};
 use clap::Command;
 use prost::Message;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::flags::{int, switch};
+use quorate_cli::streams::write_err;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::{Error as Known, Method};
 use tokio::task::JoinSet;

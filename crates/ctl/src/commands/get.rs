@@ -1,15 +1,16 @@
 //! `get`: reads a key or a range.
 
-use crate::cli::flags::{Given, int, switch, text};
-use crate::cli::{Invocation, flags};
-use crate::exit::{self, Exit};
 use crate::failure::Failure;
-use crate::go::quote::quote;
 use crate::kubernetes::Decoding;
 use crate::print::{Answer, Format};
 use crate::ranges::{self, OPEN_END};
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::Given;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::flags::{int, switch, text};
+use quorate_cli::go::quote::quote;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::range_request::{SortOrder, SortTarget};
 use quorate_client::api::etcdserverpb::{RangeRequest, RangeResponse, RangeStreamResponse};
@@ -231,7 +232,7 @@ fn bad_feature(message: String) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::parse::parse_line;
+    use quorate_cli::parse::parse_line;
 
     fn of(line: &[&str]) -> Result<RangeRequest, Exit> {
         let words: Vec<Vec<u8>> = line.iter().map(|word| word.as_bytes().to_vec()).collect();

@@ -1,13 +1,14 @@
 //! `lease …`: grants, revokes, looks at and renews leases.
 
-use crate::cli::flags::switch;
-use crate::cli::{Invocation, flags};
-use crate::exit::{self, Exit};
 use crate::failure::Failure;
-use crate::go::number;
-use crate::print::{Answer, Format, write_out};
+use crate::print::{Answer, Format};
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::flags::switch;
+use quorate_cli::go::number;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::{Error as Known, Method};
 use std::time::Duration;

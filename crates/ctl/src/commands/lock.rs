@@ -1,13 +1,13 @@
 //! `lock`: holds a named lock while a program runs, or until a signal comes.
 
-use crate::cli::flags::{bytes_of, int};
-use crate::cli::{Invocation, flags};
-use crate::exit::{self, Exit};
 use crate::failure::{self, Failure};
 use crate::print::Answer;
 use crate::session::Session;
 use crate::signals;
 use clap::Command;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::flags::{bytes_of, int};
+use quorate_cli::{Invocation, flags};
 use quorate_client::{Lock, Session as LeaseSession};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;

@@ -3,14 +3,14 @@
 //! Invariant: changes of one revision are made in one transaction, unless they are more than
 //! `--max-txn-ops`; transactions follow one another.
 
-use crate::cli::flags::{boolean, bytes, int, switch, text, uint};
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::print::write_out;
 use crate::ranges::{self, OPEN_END};
 use crate::session::{self, Session};
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::{boolean, bytes, int, switch, text, uint};
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags};
 use quorate_client::Client;
 use quorate_client::api::etcdserverpb::request_op::Request;
 use quorate_client::api::etcdserverpb::{

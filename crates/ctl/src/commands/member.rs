@@ -1,14 +1,15 @@
 //! `member …`: who is in the cluster.
 
 use super::get::is_serializable;
-use crate::cli::flags::{switch, text};
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
-use crate::go::number;
-use crate::go::quote::quote;
-use crate::print::{Answer, Format, write_out};
+use crate::print::{Answer, Format};
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::{switch, text};
+use quorate_cli::go::number;
+use quorate_cli::go::quote::quote;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb as pb;
 

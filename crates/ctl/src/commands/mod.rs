@@ -25,8 +25,8 @@ pub mod txn;
 pub mod user;
 pub mod watch;
 
-use crate::cli::Invocation;
-use crate::exit::Exit;
+use quorate_cli::Invocation;
+use quorate_cli::exit::Exit;
 
 /// Runs a command.
 pub async fn run(invocation: &Invocation) -> Result<(), Exit> {

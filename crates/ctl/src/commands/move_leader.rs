@@ -1,11 +1,11 @@
 //! `move-leader`: makes another member lead.
 
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
-use crate::go::number;
 use crate::print::Answer;
 use crate::session::{Session, Setting};
 use clap::Command;
+use quorate_cli::exit::Exit;
+use quorate_cli::go::number;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::{MoveLeaderRequest, StatusRequest, StatusResponse};
 

@@ -1,12 +1,13 @@
 //! `put`: writes a key.
 
-use crate::cli::flags::{Given, switch, text};
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
-use crate::go::number;
 use crate::print::Answer;
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::Given;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::{switch, text};
+use quorate_cli::go::number;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::PutRequest;
 use std::io::{self, Read};

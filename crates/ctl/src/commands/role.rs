@@ -1,13 +1,14 @@
 //! `role …`: roles and what they permit.
 
 use super::user::call;
-use crate::cli::flags::{Given, switch};
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
 use crate::print::Answer;
 use crate::ranges::{self, OPEN_END};
 use crate::session::Session;
 use clap::Command;
+use quorate_cli::Given;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::switch;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::authpb::{Permission, permission};
 use quorate_client::api::etcdserverpb as pb;

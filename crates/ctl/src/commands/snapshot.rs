@@ -3,13 +3,14 @@
 //! Invariants: the file appears under its name when all of it is on the disk and its digest is
 //! right; until then it is `NAME.part`, which goes away on failure.
 
-use crate::cli::{Invocation, flags};
-use crate::exit::{self, Exit};
-use crate::failure::{Failure, system};
-use crate::print::write_out;
-use crate::progress::Bar;
+use crate::failure::Failure;
 use crate::session::{Session, Setting};
 use clap::Command;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::go::system;
+use quorate_cli::progress::Progress;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -109,7 +110,7 @@ impl Part {
         match file {
             Ok(file) => Ok(Part { path, file }),
             Err(error) => {
-                let (path, reason) = (path.display(), system(&error));
+                let (path, reason) = (path.display(), system::text(&error));
                 Err(format!("could not open {path} (open {path}: {reason})"))
             }
         }
@@ -129,14 +130,15 @@ async fn save(session: &Session, mut part: Part, path: &Path) -> Result<String, 
     let mut snapshot = session.client.snapshot().await.map_err(failure)?;
     let mut check = Check::default();
     let mut version = String::new();
-    let mut bar: Option<Bar> = None;
+    let mut bar: Option<Progress> = None;
     while let Some(piece) = snapshot.next().await.map_err(|error| match bar {
         // Some of it was written.
         Some(_) => format!("could not write snapshot: {}", failure(error)),
         None => failure(error),
     })? {
         let received = piece.blob.len() as u64;
-        let bar = bar.get_or_insert_with(|| Bar::bytes(received + piece.remaining_bytes));
+        let bar =
+            bar.get_or_insert_with(|| Progress::bytes("saving", received + piece.remaining_bytes));
         if version.is_empty() {
             version = piece.version;
         }
@@ -146,19 +148,17 @@ async fn save(session: &Session, mut part: Part, path: &Path) -> Result<String, 
         check.update(&piece.blob);
         bar.add(received);
     }
-    if let Some(bar) = bar {
-        bar.finish();
-    }
+    drop(bar);
     check.finish()?;
     part.file
         .sync_all()
-        .map_err(|error| format!("could not fsync snapshot: {}", system(&error)))?;
+        .map_err(|error| format!("could not fsync snapshot: {}", system::text(&error)))?;
     std::fs::rename(&part.path, path).map_err(|error| {
         let (from, to) = (part.path.display(), path.display());
         // Go looks before it renames.
         let reason = match path.is_dir() {
             true => "file exists".to_owned(),
-            false => system(&error),
+            false => system::text(&error),
         };
         format!("could not rename {from} to {to} (rename {from} {to}: {reason})")
     })?;
@@ -167,7 +167,7 @@ async fn save(session: &Session, mut part: Part, path: &Path) -> Result<String, 
 }
 
 fn written(path: &Path, error: &io::Error) -> String {
-    format!("write {}: {}", path.display(), system(error))
+    format!("write {}: {}", path.display(), system::text(error))
 }
 
 /// Makes the name as durable as the file. Where directories cannot be synced, the system does it.

@@ -2,17 +2,18 @@
 //! compares, and what is done if they hold or not.
 
 use super::{del, get, put};
-use crate::cli::flags::{self, switch};
-use crate::cli::parse::parse_line;
-use crate::cli::{Invocation, find};
-use crate::exit::{self, Exit};
 use crate::failure::Failure;
-use crate::go::number;
-use crate::go::quote::{quote, scan_quoted};
-use crate::print::{Answer, write_out};
+use crate::print::Answer;
 use crate::session::Session;
 use crate::words;
 use clap::Command;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::flags::{self, switch};
+use quorate_cli::go::number;
+use quorate_cli::go::quote::{quote, scan_quoted};
+use quorate_cli::parse::parse_line;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, find};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use quorate_client::api::etcdserverpb::request_op::Request;

@@ -1,14 +1,15 @@
 //! `user …`: users, their passwords and roles.
 
-use crate::cli::flags::{boolean, switch, text};
-use crate::cli::{Invocation, flags};
-use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::print::{Answer, write_out};
+use crate::print::Answer;
 use crate::session::Session;
 use crate::terminal;
 use clap::Command;
 use prost::Message;
+use quorate_cli::exit::Exit;
+use quorate_cli::flags::{boolean, switch, text};
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::authpb::UserAddOptions;
 use quorate_client::api::etcdserverpb as pb;

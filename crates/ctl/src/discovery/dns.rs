@@ -5,7 +5,7 @@
 //!
 //! Source: RFC 1035 (messages), RFC 2782 (SRV).
 
-use crate::failure::system;
+use quorate_cli::go::system;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -100,7 +100,7 @@ enum Failed {
 
 impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Failed {
-        Failed::Passing(system(&error))
+        Failed::Passing(system::text(&error))
     }
 }
 
@@ -137,8 +137,12 @@ async fn by_datagram(server: SocketAddr, query: &[u8], id: u16) -> io::Result<Ve
         false => [0; 16].into(),
     };
     let socket = UdpSocket::bind((any, 0)).await?;
-    let dialled =
-        |error| io::Error::other(format!("dial udp {server}: connect: {}", system(&error)));
+    let dialled = |error| {
+        io::Error::other(format!(
+            "dial udp {server}: connect: {}",
+            system::text(&error)
+        ))
+    };
     socket.connect(server).await.map_err(dialled)?;
     socket.send(query).await?;
     let mut buffer = vec![0; usize::from(u16::MAX)];

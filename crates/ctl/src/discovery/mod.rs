@@ -3,8 +3,8 @@
 mod dns;
 
 use crate::cli::Globals;
-use crate::exit::Exit;
-use crate::print::write_err;
+use quorate_cli::exit::Exit;
+use quorate_cli::streams::write_err;
 
 /// The endpoints. A domain that names none leaves it to `--endpoints`.
 pub async fn endpoints(globals: &Globals) -> Result<Vec<String>, Exit> {
@@ -15,7 +15,7 @@ pub async fn endpoints(globals: &Globals) -> Result<Vec<String>, Exit> {
     let mut endpoints = Vec::new();
     for endpoint in found {
         if !globals.insecure_discovery && endpoint.starts_with("http://") {
-            let quoted = crate::go::quote::quote(endpoint.as_bytes());
+            let quoted = quorate_cli::go::quote::quote(endpoint.as_bytes());
             write_err(format!("ignoring discovered insecure endpoint {quoted}\n").as_bytes());
         } else {
             endpoints.push(endpoint);

@@ -2,8 +2,8 @@
 
 use super::simple::{alarm_name, event_name};
 use super::{Answer, Health};
-use crate::go::duration;
-use crate::go::quote::quote;
+use quorate_cli::go::duration;
+use quorate_cli::go::quote::quote;
 use quorate_client::api::authpb::permission;
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::etcdserverpb::response_op::Response;

@@ -1,9 +1,10 @@
 //! The JSON form: one object (for endpoints, one list) on a line, with the names and the order of
 //! etcd's Go types.
 
+use super::object::{Fields, Object, build, list, object};
 use super::{Answer, Health};
-use crate::go::duration;
-use crate::go::json::{Fields, Object, build, bytes, list, object, string};
+use quorate_cli::go::duration;
+use quorate_cli::go::json::{bytes, string};
 use quorate_client::api::authpb::Permission;
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::etcdserverpb::response_op::Response;

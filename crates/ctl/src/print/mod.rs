@@ -5,18 +5,19 @@
 
 mod fields;
 mod json;
+pub mod object;
 mod permissions;
 mod protobuf;
 mod rows;
 mod simple;
-mod table;
 
-use crate::exit::{self, Exit};
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::streams::{write_err, write_out};
+use quorate_cli::table;
 use quorate_client::api::etcdserverpb as pb;
-use std::io::{self, Write};
 use std::time::Duration;
 
-pub use rows::human_bytes;
+pub use quorate_cli::format::Format;
 pub use simple::event_name;
 
 /// What a command got.
@@ -84,45 +85,6 @@ pub struct Health {
     pub error: String,
 }
 
-/// An output form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Lines for people.
-    Simple,
-    /// A name and a value on each line.
-    Fields,
-    /// One JSON object a line.
-    Json,
-    /// The message's bytes.
-    Protobuf,
-    /// A table with borders.
-    Table,
-}
-
-impl Format {
-    /// The form with this name.
-    pub fn from_name(name: &str) -> Option<Format> {
-        Some(match name {
-            "simple" => Format::Simple,
-            "fields" => Format::Fields,
-            "json" => Format::Json,
-            "protobuf" => Format::Protobuf,
-            "table" => Format::Table,
-            _ => return None,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Format::Simple => "simple",
-            Format::Fields => "fields",
-            Format::Json => "json",
-            Format::Protobuf => "protobuf",
-            Format::Table => "table",
-        }
-    }
-}
-
 /// What a form made of an answer: bytes for both streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
@@ -176,7 +138,10 @@ impl Printer {
             Format::Protobuf => protobuf::message(answer)
                 .map(Page::of)
                 .map_err(|name| name.map_or(unsupported, Unprintable::NoMessage)),
-            Format::Table => table::page(answer).map(Page::of).ok_or(unsupported),
+            Format::Table => rows::of(answer)
+                .map(|rows| table::draw(rows.titles, &rows.rows))
+                .map(Page::of)
+                .ok_or(unsupported),
         }
     }
 
@@ -189,24 +154,6 @@ impl Printer {
         write_err(&page.err);
         Ok(())
     }
-}
-
-/// Writes to standard output. A reader that has gone ends the program quietly, as a signal would.
-pub fn write_out(bytes: &[u8]) -> Result<(), Exit> {
-    let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(bytes)
-        .and_then(|()| stdout.flush())
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Exit::silent(141),
-            _ => Exit::error(format_args!("write /dev/stdout: {error}")),
-        })
-}
-
-/// Writes to standard error. There is nobody to tell when that fails.
-pub fn write_err(bytes: &[u8]) {
-    let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(bytes);
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The rows of members and endpoints that the simple form and the table share.
 
-use super::Health;
-use crate::go::duration;
+use super::{Answer, Health};
+use quorate_cli::go::duration;
+use quorate_cli::go::size::human_bytes;
 use quorate_client::api::etcdserverpb as pb;
 
 /// Column titles and rows.
@@ -10,6 +11,17 @@ pub struct Rows {
     pub titles: &'static [&'static str],
     /// As many cells each as there are titles.
     pub rows: Vec<Vec<String>>,
+}
+
+/// The rows of an answer, where it has some.
+pub fn of(answer: &Answer) -> Option<Rows> {
+    Some(match answer {
+        Answer::MemberList(list) => members(&list.members),
+        Answer::EndpointHealth(list) => health(list),
+        Answer::EndpointStatus(list) => status(list),
+        Answer::EndpointHashKv(list) => hashes(list),
+        _ => return None,
+    })
 }
 
 /// The members.
@@ -128,41 +140,9 @@ fn percent_unused(status: &pb::StatusResponse) -> i64 {
         .map_or(0, |used| 100 - used)
 }
 
-/// Bytes in units of a thousand, two digits at least.
-pub fn human_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    if bytes < 10 {
-        return format!("{bytes} B");
-    }
-    let step = bytes.ilog10() / 3;
-    let scale = 1000u64.pow(step);
-    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
-    let value = (bytes as f64 / scale as f64 * 10.0 + 0.5).floor() / 10.0;
-    let places = usize::from(value < 10.0);
-    format!("{value:.places$} {}", UNITS[step as usize])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_are_humanized() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (9, "9 B"),
-            (16, "16 B"),
-            (999, "999 B"),
-            (1000, "1.0 kB"),
-            (20480, "20 kB"),
-            (24576, "25 kB"),
-            (2_147_483_648, "2.1 GB"),
-            (8_589_934_592, "8.6 GB"),
-            (u64::MAX, "18 EB"),
-        ] {
-            assert_eq!(human_bytes(bytes), text);
-        }
-    }
 
     #[test]
     fn an_empty_file_has_no_free_part() {

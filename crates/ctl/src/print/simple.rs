@@ -1,7 +1,7 @@
 //! The simple form: short lines for people, and for the many scripts that read them.
 
 use super::{Answer, Health, Page, permissions, rows};
-use crate::go::duration;
+use quorate_cli::go::duration;
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::etcdserverpb::response_op::Response;
 use quorate_client::api::mvccpb;

@@ -1,8 +1,8 @@
 //! Writes from many clients, and how long they took.
 
 use crate::failure::Failure;
-use crate::progress::Bar;
 use crate::signals;
+use quorate_cli::progress::Progress;
 use quorate_client::Client;
 use quorate_client::api::etcdserverpb::PutRequest;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ impl Load {
         let producer = async move {
             let mut end = pin!(signals::termination());
             let mut over = pin!(tokio::time::sleep(time));
-            let mut bar = Bar::steps(time.as_secs());
+            let bar = Progress::steps("putting", time.as_secs());
             let mut seconds = interval(Duration::from_secs(1));
             seconds.tick().await;
             let mut ticks = interval(Duration::from_secs(1) / rate);
@@ -60,8 +60,6 @@ impl Load {
                     _ = ticks.tick() => if requests.send(load.put()).await.is_err() { break },
                 }
             }
-            bar.add(time.as_secs());
-            bar.finish();
         };
         measure(producer, outcomes, None).await
     }
@@ -77,7 +75,7 @@ impl Load {
                 }
             }
         };
-        measure(producer, outcomes, Some(Bar::steps(keys))).await
+        measure(producer, outcomes, Some(Progress::steps("putting", keys))).await
     }
 
     fn put(&self) -> PutRequest {
@@ -127,7 +125,7 @@ async fn work(
 async fn measure(
     producer: impl Future<Output = ()> + Send + 'static,
     mut outcomes: mpsc::Receiver<Outcome>,
-    mut bar: Option<Bar>,
+    bar: Option<Progress>,
 ) -> Report {
     let start = Instant::now();
     let mut producers = JoinSet::new();
@@ -139,14 +137,12 @@ async fn measure(
             Ok(took) => seconds.push(took.as_secs_f64()),
             Err(error) => *errors.entry(error).or_default() += 1,
         }
-        if let Some(bar) = &mut bar {
+        if let Some(bar) = &bar {
             bar.add(1);
         }
     }
     producers.join_all().await;
-    if let Some(bar) = bar {
-        bar.finish();
-    }
+    drop(bar);
     Report::of(&seconds, start.elapsed(), errors)
 }
 

@@ -1,6 +1,6 @@
 //! One figure from a member's metrics page.
 
-use crate::failure::system;
+use quorate_cli::go::system;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,7 +37,7 @@ pub async fn resident_bytes(endpoint: &str) -> Result<f64, Error> {
         return Err(fetch("only http is spoken".to_owned()));
     }
     let page = match timeout(LIMIT, get(address)).await {
-        Ok(page) => page.map_err(|error| fetch(system(&error)))?,
+        Ok(page) => page.map_err(|error| fetch(system::text(&error)))?,
         Err(_) => return Err(fetch("no answer in time".to_owned())),
     };
     figure(&String::from_utf8_lossy(&page))

@@ -1,8 +1,8 @@
 //! What a watch's arguments say: keys, and after `--` a program. Keys may come from the variables
 //! ETCDCTL_WATCH_KEY and ETCDCTL_WATCH_RANGE_END instead.
 
-use crate::exit::Exit;
-use crate::go::quote::quote;
+use quorate_cli::exit::Exit;
+use quorate_cli::go::quote::quote;
 use std::os::unix::ffi::OsStringExt;
 
 /// The keys that variables name.

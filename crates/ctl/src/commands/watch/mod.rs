@@ -3,19 +3,22 @@
 
 mod arguments;
 
-use crate::cli::Invocation;
-use crate::cli::flags::{self, Given, int, switch};
-use crate::cli::parse::parse_line;
-use crate::exit::{self, Exit};
-use crate::failure::{Failure, system};
-use crate::go::quote::quote;
+use crate::failure::Failure;
 use crate::kubernetes::Decoding;
-use crate::print::{Answer, Printer, write_err, write_out};
+use crate::print::{Answer, Printer};
 use crate::ranges::{self, OPEN_END};
 use crate::session::Session;
 use crate::{terminal, words};
 use arguments::{Variables, Wanted};
 use clap::Command;
+use quorate_cli::Given;
+use quorate_cli::Invocation;
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::flags::{self, int, switch};
+use quorate_cli::go::quote::quote;
+use quorate_cli::go::system;
+use quorate_cli::parse::parse_line;
+use quorate_cli::streams::{write_err, write_out};
 use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::{WatchCreateRequest, WatchResponse};
 use quorate_client::api::mvccpb::Event;
@@ -96,7 +99,7 @@ async fn interactive(
         let line = line.map_err(|error| {
             let reason = match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-                _ => system(&error),
+                _ => system::text(&error),
             };
             Exit::new(
                 exit::INVALID_INPUT,

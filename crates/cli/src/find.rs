@@ -1,6 +1,7 @@
 //! Which command a line is for, found as cobra does: flags and their values are passed over, a
 //! command may be cut to a prefix that only it has, and what is no command ends the search.
 
+use crate::flags::HELP;
 use clap::Command;
 
 /// The commands on the way, and the first word that is none.
@@ -64,7 +65,7 @@ fn child<'a>(command: &'a Command, word: &str) -> Option<&'a Command> {
     }
     let mut matching = command
         .get_subcommands()
-        .filter(|child| child.get_name().starts_with(word));
+        .filter(|child| !child.is_hide_set() && child.get_name().starts_with(word));
     match (matching.next(), matching.next()) {
         (Some(only), None) => Some(only),
         _ => None,
@@ -98,7 +99,8 @@ fn takes_next(here: &[&Command], argument: &str) -> bool {
 pub fn suggestions(root: &Command, word: &str) -> Vec<String> {
     root.get_subcommands()
         .filter(|command| !command.is_hide_set())
-        .map(|command| command.get_name())
+        .map(Command::get_name)
+        .filter(|name| *name != HELP)
         .filter(|name| {
             edits(word, name) <= 2 || name.to_lowercase().starts_with(&word.to_lowercase())
         })
@@ -126,25 +128,36 @@ fn edits(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::tree;
+    use crate::flags::{command, switch, text};
+
+    fn root() -> Command {
+        command("tool", "tool", "")
+            .args([
+                text("form", "", "").short('w').global(true),
+                text("at", "", "").global(true),
+                switch("loud", "").global(true),
+            ])
+            .subcommands([
+                command("get", "get", ""),
+                command("lease", "lease", "").subcommand(command("list", "list", "")),
+                command("member", "member", "").subcommand(command("list", "list", "")),
+                command("move", "move", ""),
+                command("mend", "mend", "").hide(true),
+                crate::flags::help_command(),
+            ])
+    }
 
     fn found(line: &str) -> (String, Option<String>) {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let found = find(&tree::root("etcdctl"), &words);
+        let found = find(&root(), &words);
         (found.path.join(" "), found.word)
     }
 
     #[test]
     fn commands_are_found_behind_flags_and_by_prefix() {
         assert_eq!(found("get foo"), ("get".into(), Some("foo".into())));
-        assert_eq!(
-            found("-w json --hex end st"),
-            ("endpoint status".into(), None)
-        );
-        assert_eq!(
-            found("--endpoints x me --debug li"),
-            ("member list".into(), None)
-        );
+        assert_eq!(found("-w json --loud le li"), ("lease list".into(), None));
+        assert_eq!(found("--at x me --loud li"), ("member list".into(), None));
         assert_eq!(found("m list"), (String::new(), Some("m".into())));
         assert_eq!(
             found("--unknown get foo"),
@@ -154,10 +167,16 @@ mod tests {
     }
 
     #[test]
+    fn a_hidden_command_goes_by_its_whole_name() {
+        assert_eq!(found("mend"), ("mend".into(), None));
+        assert_eq!(found("men"), (String::new(), Some("men".into())));
+    }
+
+    #[test]
     fn near_words_are_suggested() {
-        let root = tree::root("etcdctl");
-        assert_eq!(suggestions(&root, "gett"), ["get"]);
-        assert!(suggestions(&root, "foo").is_empty());
+        assert_eq!(suggestions(&root(), "gett"), ["get"]);
+        assert!(suggestions(&root(), "foo").is_empty());
+        assert!(suggestions(&root(), "helpp").is_empty());
         assert_eq!(edits("kitten", "sitting"), 3);
     }
 }

@@ -2,26 +2,26 @@
 //! any other takes the next argument whatever it looks like, and the last of several wins.
 
 use crate::go::{duration, number};
-use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::builder::{PossibleValuesParser, Resettable};
+use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::time::Duration;
 
 /// The id of what is no flag.
 pub const ARGUMENTS: &str = "arguments";
 
-/// A command that takes flags and arguments. `usage` is its line of usage after the program's
-/// and the parents' names.
+/// The command, and the flag, that ask for help.
+pub const HELP: &str = "help";
+
+/// A command that takes flags and arguments. `usage` is what follows the program's and the parents'
+/// names in its line of usage, its own name first; flags are added to it.
 pub fn command(name: &'static str, usage: &'static str, about: &'static str) -> Command {
     Command::new(name)
         .about(about)
-        .override_usage(usage)
+        .override_usage(format!("{usage} [flags]"))
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .disable_version_flag(true)
-        .args_override_self(true)
-        .infer_subcommands(true)
         .arg(help_flag(name))
         .arg(
             Arg::new(ARGUMENTS)
@@ -31,9 +31,50 @@ pub fn command(name: &'static str, usage: &'static str, about: &'static str) -> 
         )
 }
 
+/// The command that shows the help of others. It is answered while the line is read.
+pub fn help_command() -> Command {
+    command(HELP, "help [command]", "Show what a command does and takes")
+        .long_about("Shows the help of the command whose name follows.")
+}
+
+/// A command that takes so many arguments.
+pub fn exactly(command: Command, count: usize) -> Command {
+    command.mut_arg(ARGUMENTS, |arguments| arguments.num_args(count))
+}
+
+/// A command that takes one of these words.
+pub fn one_of(command: Command, words: &'static [&'static str]) -> Command {
+    command.mut_arg(ARGUMENTS, |arguments| {
+        arguments
+            .num_args(1)
+            .hide(false)
+            .value_parser(PossibleValuesParser::new(words))
+    })
+}
+
+/// A flag without which its command does nothing.
+pub fn required(flag: Arg) -> Arg {
+    flag.required(true).default_value(Resettable::Reset)
+}
+
+/// A text that is one of these words; that it is, the command has to see to.
+pub fn word(
+    name: &'static str,
+    words: &'static [&'static str],
+    default: &'static str,
+    help: &'static str,
+) -> Arg {
+    valued(name, "string", default, help).value_parser(PossibleValuesParser::new(words))
+}
+
+/// A text that names a directory.
+pub fn directory(name: &'static str, help: &'static str) -> Arg {
+    text(name, "", help).value_hint(ValueHint::DirPath)
+}
+
 /// `-h`, which every command has.
 fn help_flag(command: &'static str) -> Arg {
-    switch("help", "")
+    switch(HELP, "")
         .short('h')
         .help(format!("help for {command}"))
 }
@@ -107,69 +148,4 @@ fn valued(
 /// Bytes as a text of the operating system.
 pub fn bytes_of(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
-}
-
-/// The flags and arguments that were given. Every flag has a default, so a value is always there;
-/// asking for a flag under another type than its own, or that the command has not, is a bug.
-#[derive(Clone, Debug)]
-pub struct Given(pub ArgMatches);
-
-impl Given {
-    fn one<T: Clone + Send + Sync + 'static>(&self, name: &str) -> T {
-        self.0
-            .get_one::<T>(name)
-            .cloned()
-            .unwrap_or_else(|| unreachable!("--{name} has a default"))
-    }
-
-    /// Whether a flag is on the line.
-    pub fn is_set(&self, name: &str) -> bool {
-        self.0.value_source(name) == Some(ValueSource::CommandLine)
-    }
-
-    /// A boolean.
-    pub fn flag(&self, name: &str) -> bool {
-        self.one(name)
-    }
-
-    /// A text.
-    pub fn text(&self, name: &str) -> String {
-        self.one(name)
-    }
-
-    /// A text of bytes.
-    pub fn bytes(&self, name: &str) -> Vec<u8> {
-        self.one::<OsString>(name).into_vec()
-    }
-
-    /// A number.
-    pub fn int(&self, name: &str) -> i64 {
-        self.one(name)
-    }
-
-    /// A number that is not negative.
-    pub fn uint(&self, name: &str) -> u64 {
-        self.one(name)
-    }
-
-    /// A duration.
-    pub fn duration(&self, name: &str) -> Duration {
-        self.one(name)
-    }
-
-    /// What is no flag, as bytes.
-    pub fn arguments(&self) -> Vec<Vec<u8>> {
-        self.0
-            .get_many::<OsString>(ARGUMENTS)
-            .map(|values| values.map(|value| value.clone().into_vec()).collect())
-            .unwrap_or_default()
-    }
-
-    /// What is no flag, as text; bytes that are not UTF-8 are replaced.
-    pub fn texts(&self) -> Vec<String> {
-        self.arguments()
-            .iter()
-            .map(|argument| String::from_utf8_lossy(argument).into_owned())
-            .collect()
-    }
 }

@@ -1,25 +1,11 @@
-//! The table: members and endpoints alone.
+//! A table with borders, as Go's tablewriter draws it.
 
-use super::{Answer, rows};
 use std::fmt::Write;
 
-/// The table of an answer, where it has one.
-pub fn page(answer: &Answer) -> Option<String> {
-    let rows = match answer {
-        Answer::MemberList(list) => rows::members(&list.members),
-        Answer::EndpointHealth(list) => rows::health(list),
-        Answer::EndpointStatus(list) => rows::status(list),
-        Answer::EndpointHashKv(list) => rows::hashes(list),
-        _ => return None,
-    };
-    Some(draw(&rows))
-}
-
 /// Titles centred and in capitals, cells to the right and without blanks around them, lines around
-/// all of it.
-fn draw(table: &rows::Rows) -> String {
-    let titles: Vec<String> = table
-        .titles
+/// all of it. Every row has a cell for each title.
+pub fn draw(titles: &[&str], rows: &[Vec<String>]) -> String {
+    let titles: Vec<String> = titles
         .iter()
         .map(|title| title.to_uppercase().replace('_', " "))
         .collect();
@@ -27,9 +13,7 @@ fn draw(table: &rows::Rows) -> String {
         .iter()
         .enumerate()
         .map(|(column, title)| {
-            table
-                .rows
-                .iter()
+            rows.iter()
                 .map(|row| row[column].trim().chars().count())
                 .chain([title.chars().count()])
                 .max()
@@ -52,14 +36,37 @@ fn draw(table: &rows::Rows) -> String {
     };
     rule(&mut out, "┌", "┬", "┐");
     line(&mut out, &titles, |cell, width| format!("{cell:^width$}"));
-    if table.rows.is_empty() {
+    if rows.is_empty() {
         rule(&mut out, "└", "┴", "┘");
         return out;
     }
     rule(&mut out, "├", "┼", "┤");
-    for row in &table.rows {
+    for row in rows {
         line(&mut out, row, |cell, width| format!("{cell:>width$}"));
     }
     rule(&mut out, "└", "┴", "┘");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_centred_and_cells_at_the_right() {
+        let row = vec!["70b9fd01 ".to_owned(), "7".to_owned()];
+        assert_eq!(
+            draw(&["hash", "total_keys"], &[row]),
+            "┌──────────┬────────────┐\n\
+             │   HASH   │ TOTAL KEYS │\n\
+             ├──────────┼────────────┤\n\
+             │ 70b9fd01 │          7 │\n\
+             └──────────┴────────────┘\n"
+        );
+    }
+
+    #[test]
+    fn without_rows_there_are_titles_alone() {
+        assert_eq!(draw(&["id"], &[]), "┌────┐\n│ ID │\n└────┘\n");
+    }
 }

@@ -1,0 +1,48 @@
+//! A bar on standard error while something long is under way, where a person looks at it.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+
+/// A bar; drawn only on a terminal, and gone with the value.
+#[derive(Debug)]
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar of `total` bytes, with what is being done.
+    pub fn bytes(what: &str, total: u64) -> Progress {
+        Progress::new(what, total, "{msg} [{bar:40}] {bytes}/{total_bytes} {eta}")
+    }
+
+    /// A bar of `total` steps, with what is being done.
+    pub fn steps(what: &str, total: u64) -> Progress {
+        Progress::new(what, total, "{msg} [{bar:40}] {pos}/{len} {eta}")
+    }
+
+    fn new(what: &str, total: u64, template: &str) -> Progress {
+        let target = match std::io::stderr().is_terminal() {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(Some(total), target).with_message(what.to_owned());
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Progress(bar)
+    }
+
+    /// So much is done.
+    pub fn set(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
+    /// So much more is done.
+    pub fn add(&self, more: u64) {
+        self.0.inc(more);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
