@@ -1,5 +1,6 @@
-//! How a command ends: the exit codes and error lines of etcdctl, which scripts branch on.
+//! How a command ends: the exit codes and error lines that scripts branch on.
 
+use crate::streams::write_err;
 use std::fmt::Display;
 
 /// An ordinary failure.
@@ -41,6 +42,13 @@ impl Exit {
     /// Ends since the arguments are wrong.
     pub fn bad_arguments(message: impl Display) -> Exit {
         Exit::new(BAD_ARGUMENTS, message)
+    }
+
+    /// Writes the message, where there is one, to standard error.
+    pub fn tell(&self) {
+        if let Some(message) = &self.message {
+            write_err(format!("Error: {message}\n").as_bytes());
+        }
     }
 
     /// Ends with a code alone.

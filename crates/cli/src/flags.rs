@@ -42,6 +42,13 @@ pub fn exactly(command: Command, count: usize) -> Command {
     command.mut_arg(ARGUMENTS, |arguments| arguments.num_args(count))
 }
 
+/// A command whose arguments are files.
+pub fn files(command: Command) -> Command {
+    command.mut_arg(ARGUMENTS, |arguments| {
+        arguments.hide(false).value_hint(ValueHint::AnyPath)
+    })
+}
+
 /// A command that takes one of these words.
 pub fn one_of(command: Command, words: &'static [&'static str]) -> Command {
     command.mut_arg(ARGUMENTS, |arguments| {

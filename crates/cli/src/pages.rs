@@ -1,6 +1,7 @@
 //! Completion scripts and manual pages, from the definitions.
 
 use crate::flags;
+use crate::program::Program;
 use clap::Command;
 use clap_complete::Shell;
 use std::path::Path;
@@ -38,7 +39,7 @@ PowerShell, now:
 }
 
 /// The completion script of a shell; `None` for one that is not known.
-pub fn completion(program: &'static str, root: &Command, shell: &str) -> Option<Vec<u8>> {
+pub fn completion(program: &Program, shell: &str) -> Option<Vec<u8>> {
     let shell = match shell {
         "bash" => Shell::Bash,
         "zsh" => Shell::Zsh,
@@ -47,13 +48,36 @@ pub fn completion(program: &'static str, root: &Command, shell: &str) -> Option<
         _ => return None,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut root.clone(), program, &mut script);
+    clap_complete::generate(
+        shell,
+        &mut visible(&program.root),
+        program.name,
+        &mut script,
+    );
     Some(script)
 }
 
+/// The definition without commands that are hidden, which scripts would offer.
+fn visible(command: &Command) -> Command {
+    let inner = command
+        .get_subcommands()
+        .filter(|child| !child.is_hide_set())
+        .map(visible);
+    let shown = Command::new(command.get_name().to_owned())
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .disable_version_flag(true)
+        .args(command.get_arguments().cloned())
+        .subcommands(inner);
+    match command.get_about() {
+        Some(about) => shown.about(about.clone()),
+        None => shown,
+    }
+}
+
 /// Writes a page for each command that is not hidden into a directory that is there.
-pub fn manual(root: &Command, directory: &Path) -> std::io::Result<()> {
-    let mut root = root.clone();
+pub fn manual(program: &Program, directory: &Path) -> std::io::Result<()> {
+    let mut root = program.root.clone();
     root.build();
     page(&root, "", directory)
 }

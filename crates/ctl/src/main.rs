@@ -23,7 +23,7 @@ mod words;
 
 use cli::tree;
 use quorate_cli::streams::{write_err, write_out};
-use quorate_cli::{Exit, Invocation, Parsed, exit, parse};
+use quorate_cli::{Invocation, Parsed, exit, parse};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -68,12 +68,12 @@ fn run(invocation: &Invocation) -> u8 {
     let result = runtime.block_on(commands::run(invocation));
     let code = match result {
         Ok(()) => 0,
-        Err(Exit { code, message }) => {
-            if let Some(message) = message {
-                write_err(format!("Error: {message}\n").as_bytes());
-                runtime.block_on(hints::give(invocation, &message));
+        Err(exit) => {
+            exit.tell();
+            if let Some(message) = &exit.message {
+                runtime.block_on(hints::give(invocation, message));
             }
-            code
+            exit.code
         }
     };
     // Nothing waits for what is still under way: a read from a terminal would never end.

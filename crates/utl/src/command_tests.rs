@@ -1,7 +1,5 @@
 //! Commands as a whole, on a small member's files.
 
-use crate::cli;
-use crate::cli::command::ROOT;
 use crate::database::{Wait, disk, open_to_read};
 use crate::layout;
 use crate::log_entries;
@@ -9,14 +7,19 @@ use crate::sample::{Scratch, member};
 use quorate_store::hash::hash_by_revision;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// Runs a line and gives the exit code.
 fn run(line: &[&str]) -> u8 {
-    let line: Vec<String> = line.iter().map(|word| (*word).to_owned()).collect();
-    cli::run(&ROOT, "etcdutl", &line)
+    run_as("etcdutl", line)
+}
+
+fn run_as(name: &'static str, line: &[&str]) -> u8 {
+    let line: Vec<OsString> = [name].iter().chain(line).map(OsString::from).collect();
+    crate::run(name, &line)
 }
 
 fn text(path: &Path) -> &str {
@@ -370,9 +373,6 @@ fn everything_that_only_reads_leaves_files_as_they_are() {
     assert!(before == after);
     let pages = scratch.0.join("man");
     fs::create_dir(&pages).unwrap();
-    assert_eq!(
-        cli::run(&ROOT, "quorateutl", &["manual".into(), text(&pages).into()]),
-        0
-    );
+    assert_eq!(run_as("quorateutl", &["manual", text(&pages)]), 0);
     assert!(names(&pages).contains(&"quorateutl-snapshot-restore.1".to_owned()));
 }

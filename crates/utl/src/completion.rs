@@ -1,12 +1,15 @@
 //! `completion`: a script that completes the command line in a shell.
 
-use crate::cli::command::ROOT;
-use crate::cli::{Invocation, pages, print};
+use crate::commands::program;
 use crate::error::Failure;
+use quorate_cli::streams::write_out;
+use quorate_cli::{Invocation, pages};
 
-/// Runs the command.
+/// Runs the command; the line was read with the name of a shell.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let script = pages::completion(&ROOT, &invocation.program, &invocation.args[0]);
-    print(&script.expect("the command line takes the names of known shells only"));
-    Ok(())
+    let shell = invocation.given.texts().concat();
+    match pages::completion(&program(invocation.program), &shell) {
+        Some(script) => Ok(write_out(&script)?),
+        None => Ok(()),
+    }
 }

@@ -4,15 +4,15 @@
 //! takes its place; the old one's lock is held until then, and an error leaves it as it was.
 //! The new file's pages all have checksums.
 
-use crate::cli::Invocation;
 use crate::database::{self, Wait, disk};
 use crate::error::Failure;
 use crate::layout;
 use crate::log;
-use crate::output::human_bytes;
-use crate::progress::Progress;
 use crate::unsynced::UnsyncedDisk;
 use quorate_bolt::{Bucket, Db, Error, Options};
+use quorate_cli::Invocation;
+use quorate_cli::go::size::human_bytes;
+use quorate_cli::progress::Progress;
 use quorate_disk::Mode;
 use std::fs;
 use std::ops::Bound;
@@ -25,9 +25,9 @@ const BATCH_BYTES: usize = 16 << 20;
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let data_dir = invocation.flags.text("data-dir");
-    let path = layout::database(Path::new(data_dir));
-    let wait = Wait::from_flag(invocation.flags.duration("timeout"));
+    let data_dir = invocation.given.text("data-dir");
+    let path = layout::database(Path::new(&data_dir));
+    let wait = Wait::from_flag(invocation.given.duration("timeout"));
     database::stat(&path)
         .and_then(|()| defrag(&path, wait))
         .map_err(|failure| match failure {

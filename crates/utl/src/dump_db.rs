@@ -1,13 +1,14 @@
 //! `dump db`: the buckets of a database and what is in them, as etcd-dump-db prints them.
 
-use crate::cli::value::{go_quote, go_quote_bytes};
-use crate::cli::{Invocation, print};
 use crate::database::{self, Wait};
 use crate::error::Failure;
 use crate::{layout, text_format};
 use prost::Message;
 use quorate_api::{authpb, leasepb};
 use quorate_bolt::{Bucket, Entry};
+use quorate_cli::Invocation;
+use quorate_cli::go::quote::quote;
+use quorate_cli::streams::write_out;
 use quorate_store::hash::hash_file;
 use quorate_store::keyvalue::KeyValueRef;
 use quorate_store::revision::RowKey;
@@ -38,8 +39,9 @@ struct Choice {
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let flags = &invocation.flags;
-    let (path, bucket) = match &invocation.args[..] {
+    let flags = &invocation.given;
+    let words = flags.texts();
+    let (path, bucket) = match &words[..] {
         [path] => (path, None),
         [path, bucket] => (path, Some(bucket)),
         other => {
@@ -52,19 +54,19 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     if !path.exists() {
         return Err(Failure::Reason(format!(
             "{} does not exist",
-            go_quote(&path.to_string_lossy())
+            quote(path.to_string_lossy().as_bytes())
         )));
     }
     let db = database::open_to_read(&path, Wait::from_flag(flags.duration("timeout")))?;
     let file = db.begin_read();
-    if flags.is_true("hash") {
+    if flags.flag("hash") {
         let hash = hash_file(&file)?;
-        print(format!("db path: {}\nHash: {hash}\n", path.display()).as_bytes());
+        write_out(format!("db path: {}\nHash: {hash}\n", path.display()).as_bytes())?;
         return Ok(());
     }
     let Some(name) = bucket else {
         for name in file.buckets()? {
-            print(format!("{}\n", String::from_utf8_lossy(&name)).as_bytes());
+            write_out(format!("{}\n", String::from_utf8_lossy(&name)).as_bytes())?;
         }
         return Ok(());
     };
@@ -72,8 +74,8 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
         return Err(Failure::Reason(format!("got nil bucket for {name}")));
     };
     let choice = Choice {
-        decode: flags.is_true("decode"),
-        ascending: flags.is_true("ascending"),
+        decode: flags.flag("decode"),
+        ascending: flags.flag("ascending"),
         limit: flags.uint("limit"),
         start_revision: flags.int("start-revision"),
     };
@@ -102,14 +104,14 @@ fn dump(name: &str, bucket: Bucket<'_>, choice: &Choice) -> Result<(), Failure> 
         text.push('\n');
         count += 1;
         if count % BATCH as u64 == 0 {
-            print(text.as_bytes());
+            write_out(text.as_bytes())?;
             text.clear();
         }
         if count == choice.limit {
             break;
         }
     }
-    print(text.as_bytes());
+    write_out(text.as_bytes())?;
     Ok(())
 }
 
@@ -119,13 +121,7 @@ fn line(bucket: &str, (key, value): Entry<'_>, decode: bool) -> String {
     } else {
         None
     };
-    decoded.unwrap_or_else(|| {
-        format!(
-            "key={}, value={}",
-            go_quote_bytes(key),
-            go_quote_bytes(value)
-        )
-    })
+    decoded.unwrap_or_else(|| format!("key={}, value={}", quote(key), quote(value)))
 }
 
 /// An entry decoded; `None` where its bucket, or its bytes, cannot be.
@@ -141,8 +137,8 @@ fn decoded(bucket: &str, key: &[u8], value: &[u8]) -> Option<String> {
                 row.revision.main,
                 row.revision.sub,
                 row.tombstone,
-                go_quote_bytes(kv.key),
-                go_quote_bytes(kv.value),
+                quote(kv.key),
+                quote(kv.value),
                 kv.create_revision,
                 kv.mod_revision,
                 kv.version
@@ -157,11 +153,11 @@ fn decoded(bucket: &str, key: &[u8], value: &[u8]) -> Option<String> {
             )
         }
         "auth" if key == b"authRevision" => {
-            format!("key={}, value={}", go_quote_bytes(key), number()?)
+            format!("key={}, value={}", quote(key), number()?)
         }
         "auth" => {
             let bytes: Vec<String> = value.iter().map(u8::to_string).collect();
-            format!("key={}, value=[{}]", go_quote_bytes(key), bytes.join(" "))
+            format!("key={}, value=[{}]", quote(key), bytes.join(" "))
         }
         "authRoles" => {
             let role = authpb::Role::decode(value).ok()?;
@@ -172,30 +168,34 @@ fn decoded(bucket: &str, key: &[u8], value: &[u8]) -> Option<String> {
                 .collect();
             format!(
                 "role={}, keyPermission=[{}]",
-                go_quote_bytes(&role.name),
+                quote(&role.name),
                 permissions.join(" ")
             )
         }
         "authUsers" => {
             let user = authpb::User::decode(value).ok()?;
-            let roles: Vec<String> = user.roles.iter().map(|role| go_quote(role)).collect();
+            let roles: Vec<String> = user
+                .roles
+                .iter()
+                .map(|role| quote(role.as_bytes()))
+                .collect();
             let no_password = user.options.is_some_and(|options| options.no_password);
             format!(
                 "user={}, roles=[{}], option={}",
-                go_quote_bytes(&user.name),
+                quote(&user.name),
                 roles.join(" "),
                 if no_password { "no_password:true" } else { "" }
             )
         }
         "meta" => match key {
             b"consistent_index" | b"term" => {
-                format!("key={}, value={}", go_quote_bytes(key), number()?)
+                format!("key={}, value={}", quote(key), number()?)
             }
             b"scheduledCompactRev" | b"finishedCompactRev" => {
                 let revision = RowKey::decode(value).ok()?.revision;
                 format!(
                     "key={}, value={{{} {}}}",
-                    go_quote_bytes(key),
+                    quote(key),
                     revision.main,
                     revision.sub
                 )

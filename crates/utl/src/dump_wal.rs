@@ -2,7 +2,6 @@
 
 mod entry_types;
 
-use crate::cli::{Invocation, print};
 use crate::database::disk;
 use crate::error::Failure;
 use crate::text_format::{self, octal};
@@ -10,6 +9,8 @@ use crate::{layout, log_entries};
 use entry_types::Filters;
 use prost::Message as _;
 use quorate_api::etcdserverpb::InternalRaftRequest;
+use quorate_cli::Invocation;
+use quorate_cli::streams::write_out;
 use quorate_store::ids::Identity;
 use quorate_store::membership::spell_id;
 use quorate_wal::types::{ConfChangeKind, Entry, EntryKind};
@@ -25,31 +26,34 @@ const BUFFER_BYTES: usize = 64 << 10;
 struct Out(String);
 
 impl Out {
-    fn line(&mut self, line: &str) {
+    fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.0.push_str(line);
         self.0.push('\n');
-        if self.0.len() >= BUFFER_BYTES {
-            self.flush();
+        match self.0.len() {
+            0..BUFFER_BYTES => Ok(()),
+            _ => self.flush(),
         }
     }
 
-    fn flush(&mut self) {
-        print(self.0.as_bytes());
-        self.0.clear();
+    fn flush(&mut self) -> Result<(), Failure> {
+        let text = std::mem::take(&mut self.0);
+        Ok(write_out(text.as_bytes())?)
     }
 }
 
+/// What was read before an error is shown.
 impl Drop for Out {
     fn drop(&mut self) {
-        self.flush();
+        let _told_by_the_error = self.flush();
     }
 }
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let flags = &invocation.flags;
-    let wal_dir = match (&invocation.args[..], flags.text("wal-dir")) {
-        ([data_dir], given) => layout::wal_dir_or(Path::new(data_dir), given),
+    let flags = &invocation.given;
+    let words = flags.texts();
+    let wal_dir = match (&words[..], flags.text("wal-dir")) {
+        ([data_dir], given) => layout::wal_dir_or(Path::new(data_dir), &given),
         ([], given) if !given.is_empty() => given.into(),
         (other, _) => {
             return Err(Failure::Arguments(format!(
@@ -58,17 +62,17 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
         }
     };
     let start = flags
-        .is_given("start-index")
+        .is_set("start-index")
         .then(|| flags.uint("start-index"));
-    if flags.is_true("raw") {
-        if flags.is_given("entry-type") {
+    if flags.flag("raw") {
+        if flags.is_set("entry-type") {
             return Err(Failure::Arguments(
                 "--entry-type is not supported with --raw".into(),
             ));
         }
         return raw(&wal_dir, start);
     }
-    let filters = Filters::parse(flags.text("entry-type"));
+    let filters = Filters::parse(&flags.text("entry-type"));
     entries(&wal_dir, start, flags.uint("end-index"), &filters)
 }
 
@@ -76,7 +80,7 @@ fn entries(wal_dir: &Path, start: Option<u64>, end: u64, filters: &Filters) -> R
     let mut out = Out::default();
     let log = match start {
         Some(index) => {
-            out.line(&format!("Start dumping log entries from index {index}."));
+            out.line(&format!("Start dumping log entries from index {index}."))?;
             let at = Snapshot {
                 index: index.saturating_sub(1),
                 ..Snapshot::default()
@@ -86,10 +90,10 @@ fn entries(wal_dir: &Path, start: Option<u64>, end: u64, filters: &Filters) -> R
         None => {
             let at = log_entries::newest_record(wal_dir)?;
             match (at.index, at.term) {
-                (0, 0) => out.line("Snapshot:\nempty"),
-                (index, term) => out.line(&format!("Snapshot:\nterm={term} index={index}")),
+                (0, 0) => out.line("Snapshot:\nempty")?,
+                (index, term) => out.line(&format!("Snapshot:\nterm={term} index={index}"))?,
             }
-            out.line("Start dumping log entries from snapshot.");
+            out.line("Start dumping log entries from snapshot.")?;
             log_entries::read_from(wal_dir, at)?
         }
     };
@@ -102,25 +106,25 @@ fn entries(wal_dir: &Path, start: Option<u64>, end: u64, filters: &Filters) -> R
         log.state.term,
         log.state.commit,
         spell_id(log.state.vote),
-    ));
+    ))?;
     let within: Vec<&Entry> = log.entries.iter().filter(|e| e.index < end).collect();
-    out.line(&format!("WAL entries: {}", within.len()));
+    out.line(&format!("WAL entries: {}", within.len()))?;
     if let Some(last) = within.last() {
-        out.line(&format!("lastIndex={}", last.index));
+        out.line(&format!("lastIndex={}", last.index))?;
     }
-    out.line(&format!("{:>4}\t{:>10}\ttype\tdata", "term", "index"));
+    out.line(&format!("{:>4}\t{:>10}\ttype\tdata", "term", "index"))?;
     let mut count = 0;
     for entry in within {
         if filters.pass(entry) {
             count += 1;
-            out.line(&entry_line(entry));
+            out.line(&entry_line(entry))?;
         }
     }
     out.line(&format!(
         "\nEntry types ({}) count is : {count}",
         filters.text()
-    ));
-    Ok(())
+    ))?;
+    out.flush()
 }
 
 fn entry_line(entry: &Entry) -> String {
@@ -168,11 +172,11 @@ fn raw(wal_dir: &Path, start: Option<u64>) -> Result<(), Failure> {
         match reader.next()? {
             Next::Record(located) => {
                 if let Some(line) = record_line(&located, start) {
-                    out.line(&line);
+                    out.line(&line)?;
                 }
             }
             Next::End => {
-                out.line("EOF: All entries were processed.");
+                out.line("EOF: All entries were processed.")?;
                 return Ok(());
             }
             Next::Torn(torn) => {
@@ -180,7 +184,7 @@ fn raw(wal_dir: &Path, start: Option<u64>) -> Result<(), Failure> {
                     "ErrUnexpectedEOF: The last record might be corrupted, error: {} ends in a \
                      write that was never finished, at offset {}.",
                     torn.segment, torn.offset
-                ));
+                ))?;
                 return Ok(());
             }
         }

@@ -1,5 +1,7 @@
 //! What a command can fail with, its text and its exit code.
 
+use quorate_cli::exit::{self, Exit};
+use quorate_cli::go::system;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,14 +11,17 @@ pub enum Failure {
     /// The arguments make no sense together.
     #[error("{0}")]
     Arguments(String),
-    /// An output format that there is not, or not for this.
+    /// An output format that there is not for this.
     #[error("{0}")]
     Format(String),
+    /// An end that the command line knows by itself.
+    #[error("{}", .0.message.as_deref().unwrap_or_default())]
+    Exit(Exit),
     /// The command's own reason.
     #[error("{0}")]
     Reason(String),
     /// The operating system refused; in Go's words.
-    #[error("{action} {}: {}", path.display(), go_text(source))]
+    #[error("{action} {}: {}", path.display(), system::text(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -59,24 +64,17 @@ impl Failure {
         }
     }
 
-    /// What the user is told; `None` where he was.
-    pub fn text(&self) -> Option<String> {
+    /// The exit code: the command line's numbers.
+    fn exit_code(&self) -> u8 {
         match self {
-            Failure::Unsound => None,
-            other => Some(other.to_string()),
-        }
-    }
-
-    /// The exit code: cobrautl's numbers, and 2, with which a Go program panics.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Failure::Arguments(_) => 128,
-            Failure::Format(_) => 4,
-            Failure::LockTimeout { .. } => 2,
+            Failure::Arguments(_) => exit::BAD_ARGUMENTS,
+            Failure::Format(_) => exit::BAD_FEATURE,
+            Failure::Exit(exit) => exit.code,
+            Failure::LockTimeout { .. } => PANIC,
             Failure::Bolt(bolt) | Failure::Store(quorate_store::Error::Bolt(bolt))
                 if is_no_database(bolt) =>
             {
-                2
+                PANIC
             }
             Failure::Reason(_)
             | Failure::Io { .. }
@@ -84,7 +82,27 @@ impl Failure {
             | Failure::Bolt(_)
             | Failure::Wal(_)
             | Failure::Store(_)
-            | Failure::Unsound => 1,
+            | Failure::Unsound => exit::ERROR,
+        }
+    }
+}
+
+/// With what a Go program that panics ends.
+const PANIC: u8 = 2;
+
+impl From<Exit> for Failure {
+    fn from(exit: Exit) -> Failure {
+        Failure::Exit(exit)
+    }
+}
+
+impl From<Failure> for Exit {
+    fn from(failure: Failure) -> Exit {
+        match failure {
+            Failure::Exit(exit) => exit,
+            // All was said.
+            Failure::Unsound => Exit::silent(failure.exit_code()),
+            other => Exit::new(other.exit_code(), &other),
         }
     }
 }
@@ -92,17 +110,6 @@ impl Failure {
 /// Whether etcd panics, since what it means to change is no database.
 fn is_no_database(error: &quorate_bolt::Error) -> bool {
     matches!(error, quorate_bolt::Error::NoMeta { .. })
-}
-
-/// An operating system's error as Go spells it: the system's text, in lower case, without a number.
-pub fn go_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_lowercase().chain(chars).collect(),
-        None => String::new(),
-    }
 }
 
 #[cfg(test)]
@@ -114,9 +121,8 @@ mod tests {
         let error = io::Error::from_raw_os_error(2);
         let failure = Failure::io("stat", Path::new("/x"))(error);
         assert_eq!(
-            failure.text().unwrap(),
-            "stat /x: no such file or directory"
+            Exit::from(failure),
+            Exit::error("stat /x: no such file or directory")
         );
-        assert_eq!(failure.exit_code(), 1);
     }
 }

@@ -1,12 +1,12 @@
 //! `hashkv`: the hash of history that all members share.
 
-use crate::cli::Invocation;
 use crate::database::{self, Wait};
 use crate::error::Failure;
-use crate::output::{self, Format, Report};
+use crate::output::{self, Report};
+use quorate_cli::Invocation;
 use quorate_store::hash::hash_by_revision;
 use serde::Serialize;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// A hash and what it covers.
 #[derive(Debug, Serialize)]
@@ -37,20 +37,20 @@ impl Report for Hash {
 
 /// Runs the command. Unlike etcdutl's, it leaves the file as it is.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let format = Format::of(invocation)?;
-    let path = Path::new(&invocation.args[0]);
-    database::stat(path)?;
-    let wait = Wait::from_flag(invocation.flags.duration("timeout"));
-    let open = || quorate_store::open_read_only(database::disk(), path);
+    let format = output::form(invocation)?;
+    let path = PathBuf::from(invocation.given.texts().concat());
+    database::stat(&path)?;
+    let wait = Wait::from_flag(invocation.given.duration("timeout"));
+    let open = || quorate_store::open_read_only(database::disk(), &path);
     let locked = |error: &quorate_store::Error| {
         matches!(
             error,
             quorate_store::Error::Bolt(quorate_bolt::Error::Locked { .. })
         )
     };
-    let mut store = database::wait_for(wait, path, open, locked)?;
+    let mut store = database::wait_for(wait, &path, open, locked)?;
     let view = store.publish();
-    let hash = hash_by_revision(&view, &view.hashes, invocation.flags.int("rev"));
+    let hash = hash_by_revision(&view, &view.hashes, invocation.given.int("rev"));
     let hash = hash.map_err(|error| match error {
         // Beneath the server, where this error begins, it has not got its first word yet.
         quorate_store::Error::Api(refused) => {

@@ -7,9 +7,9 @@
 //! Source: etcdutl 3.7.3, and etcd-dump-db and etcd-dump-logs of the same version.
 
 mod check;
-mod cli;
 #[cfg(test)]
 mod command_tests;
+mod commands;
 mod completion;
 mod database;
 mod defrag;
@@ -24,7 +24,6 @@ mod manual;
 mod migrate;
 mod output;
 mod peer_urls;
-mod progress;
 mod repair;
 mod restore;
 #[cfg(test)]
@@ -35,6 +34,9 @@ mod text_format;
 mod unsynced;
 mod version;
 
+use quorate_cli::streams::{write_err, write_out};
+use quorate_cli::{Exit, Parsed, parse};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,15 +47,32 @@ const ETCD_NAME: &str = "etcdutl";
 const OWN_NAME: &str = "quorateutl";
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let called = words.next().unwrap_or_default();
-    let name = Path::new(&called)
-        .file_name()
-        .map(|name| name.to_string_lossy());
-    let program = match name.as_deref() {
-        Some(ETCD_NAME) => ETCD_NAME,
-        _ => OWN_NAME,
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let called = arguments
+        .first()
+        .and_then(|path| Path::new(path).file_name());
+    let name = match called.is_some_and(|called| called == ETCD_NAME) {
+        true => ETCD_NAME,
+        false => OWN_NAME,
     };
-    let line: Vec<String> = words.collect();
-    ExitCode::from(cli::run(&cli::command::ROOT, program, &line))
+    ExitCode::from(run(name, &arguments))
+}
+
+/// Runs a line, the program's name first, and gives the exit code.
+fn run(name: &'static str, arguments: &[OsString]) -> u8 {
+    let ended = match parse(&commands::program(name), arguments) {
+        Parsed::Run(invocation) => commands::run(&invocation).map_err(Exit::from),
+        Parsed::Help(text) => write_out(text.as_bytes()),
+        Parsed::Wrong(text, code) => {
+            write_err(text.as_bytes());
+            return code;
+        }
+    };
+    match ended {
+        Ok(()) => 0,
+        Err(exit) => {
+            exit.tell();
+            exit.code
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! `manual`: a page for each command.
 
-use crate::cli::command::ROOT;
-use crate::cli::{Invocation, pages};
+use crate::commands::program;
 use crate::error::Failure;
-use std::path::Path;
+use quorate_cli::{Invocation, pages};
+use std::path::PathBuf;
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let dir = Path::new(&invocation.args[0]);
-    pages::manual(&ROOT, &invocation.program, dir).map_err(Failure::io("write", dir))
+    let dir = PathBuf::from(invocation.given.texts().concat());
+    pages::manual(&program(invocation.program), &dir).map_err(Failure::io("write", &dir))
 }

@@ -5,8 +5,6 @@
 
 mod version;
 
-use crate::cli::Invocation;
-use crate::cli::value::go_quote;
 use crate::database::{self, Wait};
 use crate::error::Failure;
 use crate::log;
@@ -14,8 +12,10 @@ use crate::{layout, log_entries};
 use prost::Message as _;
 use quorate_api::etcdserverpb::InternalRaftRequest;
 use quorate_bolt::{Db, Options, WriteTx};
+use quorate_cli::Invocation;
+use quorate_cli::go::quote::quote;
 use quorate_wal::types::{Entry, EntryKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use version::Version;
 
 const META: &[u8] = b"meta";
@@ -30,10 +30,10 @@ const NEWEST: Version = Version::new(3, 7);
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let flags = &invocation.flags;
-    let target = target(flags.text("target-version")).map_err(Failure::Arguments)?;
-    let data_dir = Path::new(flags.text("data-dir"));
-    let path = layout::database(data_dir);
+    let flags = &invocation.given;
+    let target = target(&flags.text("target-version")).map_err(Failure::Arguments)?;
+    let data_dir = PathBuf::from(flags.text("data-dir"));
+    let path = layout::database(&data_dir);
     database::stat(&path)?;
     let wait = Wait::from_flag(flags.duration("timeout"));
     let db = database::open(&path, &Options::default(), wait)?;
@@ -47,12 +47,12 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
         log::info!("storage version up-to-date", "storage-version" => current.minor_text());
         return Ok(());
     }
-    let needed = needed_by_log(data_dir).inspect_err(|failure| {
+    let needed = needed_by_log(&data_dir).inspect_err(|failure| {
         log::error!("Failed to finalize config", "error" => failure.to_string());
     })?;
     let mut tx = db.begin_write()?;
     if let Err(failure) = migrate(&mut tx, current, target, needed) {
-        if !flags.is_true("force") {
+        if !flags.flag("force") {
             return Err(failure);
         }
         log::info!("normal migrate failed, trying with force", "error" => failure.to_string());
@@ -66,7 +66,7 @@ fn target(text: &str) -> Result<Version, String> {
     if text.matches('.').count() != 1 {
         return Err(format!(
             "wrong target version format, expected \"X.Y\", got {}",
-            go_quote(text)
+            quote(text.as_bytes())
         ));
     }
     let target = Version::parse(&format!("{text}.0"))
@@ -74,7 +74,7 @@ fn target(text: &str) -> Result<Version, String> {
     if target < UNTOLD {
         return Err(format!(
             "target version {} not supported. Minimal \"3.5\"",
-            go_quote(&target.minor_text())
+            quote(target.minor_text().as_bytes())
         ));
     }
     Ok(target)
@@ -176,7 +176,7 @@ fn plan(current: Version, target: Version) -> Result<Vec<Version>, String> {
         if higher < FIRST_TOLD || higher > NEWEST {
             return Err(format!(
                 "version {} is not supported",
-                go_quote(&higher.to_string())
+                quote(higher.to_string().as_bytes())
             ));
         }
         steps.push(next);

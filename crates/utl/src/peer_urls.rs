@@ -5,8 +5,8 @@
 
 mod resolve;
 
-use crate::cli::value::go_quote;
 use crate::error::Failure;
+use quorate_cli::go::quote::quote;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A peer's URL.
@@ -26,8 +26,8 @@ fn refuse(text: String) -> Failure {
 impl PeerUrl {
     fn parse(text: &str) -> Result<PeerUrl, Failure> {
         let text = text.trim();
-        let parts =
-            Parts::parse(text).map_err(|why| refuse(format!("parse {}: {why}", go_quote(text))))?;
+        let parts = Parts::parse(text)
+            .map_err(|why| refuse(format!("parse {}: {why}", quote(text.as_bytes()))))?;
         match &parts.scheme[..] {
             "http" | "https" => {
                 if !has_port(parts.host) {
@@ -117,13 +117,16 @@ fn check_host(host: &str) -> Result<(), String> {
     let digits = port.strip_prefix(':');
     let valid = port.is_empty() || digits.is_some_and(|d| d.bytes().all(|b| b.is_ascii_digit()));
     if !valid {
-        return Err(format!("invalid port {} after host", go_quote(port)));
+        return Err(format!(
+            "invalid port {} after host",
+            quote(port.as_bytes())
+        ));
     }
     if let Some(at) = host.find('%')
         && !host.starts_with('[')
     {
         let escape: String = host[at..].chars().take(3).collect();
-        return Err(format!("invalid URL escape {}", go_quote(&escape)));
+        return Err(format!("invalid URL escape {}", quote(escape.as_bytes())));
     }
     if let Some(odd) = host.chars().find(|c| {
         matches!(
@@ -133,7 +136,7 @@ fn check_host(host: &str) -> Result<(), String> {
     }) {
         return Err(format!(
             "invalid character {} in host name",
-            go_quote(&odd.to_string())
+            quote(odd.to_string().as_bytes())
         ));
     }
     Ok(())
@@ -181,7 +184,7 @@ impl InitialCluster {
         let Some(own) = cluster.0.get(name) else {
             return Err(refuse(format!(
                 "couldn't find local name {} in the initial cluster configuration",
-                go_quote(name)
+                quote(name.as_bytes())
             )));
         };
         if let Err(why) = resolve::same(&advertised, own) {

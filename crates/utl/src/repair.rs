@@ -5,11 +5,12 @@
 //! another name; the database's lock is held meanwhile, so that no server runs.
 
 use crate::check;
-use crate::cli::{Invocation, print};
 use crate::database::{self, Wait, disk};
 use crate::error::Failure;
 use crate::{layout, log_entries};
 use quorate_bolt::Options;
+use quorate_cli::Invocation;
+use quorate_cli::streams::write_out;
 use quorate_wal::{Next, Reader, Wal, list_segments, snap};
 use std::path::{Path, PathBuf};
 
@@ -18,31 +19,31 @@ const KEPT: &str = "kept-by-repair";
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let flags = &invocation.flags;
-    let [data_dir] = &invocation.args[..] else {
+    let flags = &invocation.given;
+    let [data_dir] = &invocation.given.texts()[..] else {
         return Err(Failure::Arguments(
             "repair requires exactly one argument".into(),
         ));
     };
     let data_dir = Path::new(data_dir);
     database::stat(data_dir)?;
-    let wal_dir = layout::wal_dir_or(data_dir, flags.text("wal-dir"));
+    let wal_dir = layout::wal_dir_or(data_dir, &flags.text("wal-dir"));
     let wait = Wait::from_flag(flags.duration("timeout"));
     let report = check::check_member(data_dir, &wal_dir, wait)?;
     if !report.is_whole() {
-        report.write(crate::output::Format::Simple)?;
+        report.write(quorate_cli::format::Format::Simple)?;
         return Err(Failure::Reason(
             "there is damage that cannot be repaired without losing data; nothing was changed. \
              Restore a snapshot, or remove this member and add it anew"
                 .into(),
         ));
     }
-    let done = repair(data_dir, &wal_dir, wait, flags.is_true("dry-run"))?;
+    let done = repair(data_dir, &wal_dir, wait, flags.flag("dry-run"))?;
     if done.is_empty() {
-        print(b"nothing to repair\n");
+        write_out(b"nothing to repair\n")?;
     }
     for line in done {
-        print(format!("{line}\n").as_bytes());
+        write_out(format!("{line}\n").as_bytes())?;
     }
     Ok(())
 }

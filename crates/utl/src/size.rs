@@ -3,13 +3,17 @@
 //! A prefix is a key's first parts, up to and with a separator. What is counted is the stored rows:
 //! key, value and their wrapping, without the pages' own share.
 
-use crate::cli::Invocation;
-use crate::cli::value::go_quote_bytes;
 use crate::database::{self, Wait};
 use crate::dump_db::database_of;
 use crate::error::Failure;
-use crate::output::{Format, human_bytes, table};
+use crate::output;
 use quorate_bolt::ReadTx;
+use quorate_cli::Invocation;
+use quorate_cli::format::Format;
+use quorate_cli::go::quote::quote;
+use quorate_cli::go::size::human_bytes;
+use quorate_cli::streams::write_out;
+use quorate_cli::table;
 use quorate_store::keyvalue::KeyValueRef;
 use quorate_store::revision::RowKey;
 use serde::Serialize;
@@ -40,26 +44,26 @@ struct Prefix {
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let flags = &invocation.flags;
-    let [path] = &invocation.args[..] else {
+    let flags = &invocation.given;
+    let [path] = &invocation.given.texts()[..] else {
         return Err(Failure::Arguments(
             "size requires exactly one argument".into(),
         ));
     };
-    let format = Format::of(invocation)?;
+    let format = output::form(invocation)?;
     let path = database_of(Path::new(path));
     database::stat(&path)?;
     let wait = Wait::from_flag(flags.duration("timeout"));
     let db = database::open_to_read(&path, wait)?;
-    let separator = flags.text("separator").as_bytes();
+    let separator = flags.text("separator");
     let depth = usize::try_from(flags.uint("depth")).unwrap_or(usize::MAX);
-    let spaces = measure(&db.begin_read(), separator, depth)?;
+    let spaces = measure(&db.begin_read(), separator.as_bytes(), depth)?;
     let limit = match flags.uint("limit") {
         0 => usize::MAX,
         limit => usize::try_from(limit).unwrap_or(usize::MAX),
     };
     let shown = largest(spaces, limit);
-    crate::cli::print(text(&shown, format)?.as_bytes());
+    write_out(text(&shown, format)?.as_bytes())?;
     Ok(())
 }
 
@@ -136,7 +140,7 @@ fn largest(spaces: BTreeMap<Vec<u8>, Space>, limit: usize) -> Vec<Prefix> {
     all.sort_by_key(|(_, space)| std::cmp::Reverse(space.history_bytes));
     all.truncate(limit);
     let named = all.into_iter().map(|(name, space)| Prefix {
-        prefix: go_quote_bytes(&name),
+        prefix: quote(&name),
         space,
     });
     let sum = Prefix {
@@ -166,9 +170,9 @@ fn text(prefixes: &[Prefix], format: Format) -> Result<String, Failure> {
             Ok(format!("{json}\n"))
         }
         Format::Table => {
-            let names = ["PREFIX", "KEYS", "NOW", "ROWS", "HISTORY"];
+            let names = ["prefix", "keys", "now", "rows", "history"];
             let rows: Vec<Vec<String>> = prefixes.iter().map(cells).collect();
-            Ok(table(names.map(str::to_owned).to_vec(), &rows))
+            Ok(table::draw(&names, &rows))
         }
         Format::Fields | Format::Protobuf => Err(Failure::Format(
             "size is written simply, as json or as a table only".into(),

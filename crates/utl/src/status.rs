@@ -1,10 +1,11 @@
 //! `snapshot status`: what a database file holds, and whether it is whole.
 
-use crate::cli::Invocation;
 use crate::database::{self, Wait};
 use crate::error::Failure;
-use crate::output::{self, Format, Report, human_bytes};
+use crate::output::{self, Report};
 use quorate_bolt::{Db, ReadTx};
+use quorate_cli::Invocation;
+use quorate_cli::go::size::human_bytes;
 use quorate_store::keyvalue::KeyValueRef;
 use quorate_store::revision::RowKey;
 use serde::Serialize;
@@ -52,14 +53,14 @@ impl Report for Status {
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let [path] = &invocation.args[..] else {
+    let [path] = &invocation.given.texts()[..] else {
         return Err(Failure::Arguments(
             "snapshot status requires exactly one argument".into(),
         ));
     };
     let path = Path::new(path);
     database::stat(path)?;
-    let format = Format::of(invocation)?;
+    let format = output::form(invocation)?;
     let db = database::open_to_read(path, Wait::Forever)?;
     refuse_damage(&db)?;
     output::write(format, &status(&db.begin_read())?)

@@ -1,9 +1,9 @@
 //! Messages in protobuf's text format, in a line.
 
-use crate::cli::value::go_quote_bytes;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, Value};
 use quorate_api::etcdserverpb::InternalRaftRequest;
+use quorate_cli::go::quote::quote;
 use std::sync::LazyLock;
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
@@ -86,7 +86,7 @@ fn map_key(key: &MapKey) -> String {
         MapKey::I64(key) => key.to_string(),
         MapKey::U32(key) => key.to_string(),
         MapKey::U64(key) => key.to_string(),
-        MapKey::String(key) => go_quote_bytes(key.as_bytes()),
+        MapKey::String(key) => quote(key.as_bytes()),
     }
 }
 
@@ -99,7 +99,7 @@ fn value(field: &FieldDescriptor, set: &Value) -> String {
         Value::U64(set) => set.to_string(),
         Value::F32(set) => set.to_string(),
         Value::F64(set) => set.to_string(),
-        Value::String(set) => go_quote_bytes(set.as_bytes()),
+        Value::String(set) => quote(set.as_bytes()),
         Value::Bytes(set) => format!("\"{}\"", octal(set)),
         Value::EnumNumber(number) => match field.kind() {
             Kind::Enum(kind) => match kind.get_value(*number) {

@@ -7,7 +7,7 @@ use quorate_cli::{Invocation, pages};
 
 /// Runs it; the line was read with the name of a shell.
 pub fn run(invocation: &Invocation) -> Result<(), Exit> {
-    let root = tree::program(invocation.program).root;
+    let program = tree::program(invocation.program);
     let shell = invocation.given.texts().concat();
-    pages::completion(invocation.program, &root, &shell).map_or(Ok(()), |script| write_out(&script))
+    pages::completion(&program, &shell).map_or(Ok(()), |script| write_out(&script))
 }

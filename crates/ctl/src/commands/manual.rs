@@ -34,5 +34,5 @@ pub fn run(invocation: &Invocation) -> Result<(), Exit> {
         ))
     };
     std::fs::create_dir_all(&directory).map_err(failed)?;
-    pages::manual(&tree::program(invocation.program).root, &directory).map_err(failed)
+    pages::manual(&tree::program(invocation.program), &directory).map_err(failed)
 }

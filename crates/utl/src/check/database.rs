@@ -5,8 +5,8 @@ use super::rows::Rows;
 use super::small_buckets::SmallBuckets;
 use crate::database::{Wait, open_raw};
 use crate::error::Failure;
-use crate::progress::Progress;
 use quorate_bolt::{Db, Error, ReadTx};
+use quorate_cli::progress::Progress;
 use std::ops::Bound;
 use std::path::Path;
 

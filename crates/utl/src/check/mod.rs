@@ -16,27 +16,27 @@ mod rows;
 mod small_buckets;
 mod snap_files;
 
-use crate::cli::Invocation;
 use crate::database::Wait;
 use crate::error::Failure;
 use crate::layout;
-use crate::output::Format;
+use crate::output;
+use quorate_cli::Invocation;
 pub use report::Report;
 use std::path::Path;
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let [path] = &invocation.args[..] else {
+    let [path] = &invocation.given.texts()[..] else {
         return Err(Failure::Arguments(
             "check requires exactly one argument".into(),
         ));
     };
     let path = Path::new(path);
     crate::database::stat(path)?;
-    let format = Format::of(invocation)?;
-    let wait = Wait::from_flag(invocation.flags.duration("timeout"));
+    let format = output::form(invocation)?;
+    let wait = Wait::from_flag(invocation.given.duration("timeout"));
     let report = if path.is_dir() {
-        let wal_dir = layout::wal_dir_or(path, invocation.flags.text("wal-dir"));
+        let wal_dir = layout::wal_dir_or(path, &invocation.given.text("wal-dir"));
         check_member(path, &wal_dir, wait)?
     } else {
         check_database(path, wait)?

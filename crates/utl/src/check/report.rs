@@ -1,8 +1,9 @@
 //! What a check found, and how it is told.
 
-use crate::cli::print;
 use crate::error::Failure;
-use crate::output::{Format, human_bytes};
+use quorate_cli::format::Format;
+use quorate_cli::go::size::human_bytes;
+use quorate_cli::streams::write_out;
 use serde::Serialize;
 use std::path::Path;
 
@@ -107,7 +108,7 @@ impl Report {
                 ));
             }
         };
-        print(text.as_bytes());
+        write_out(text.as_bytes())?;
         Ok(())
     }
 

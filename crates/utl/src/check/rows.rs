@@ -4,7 +4,7 @@
 //! other. Above the revision of the last compaction nothing is missing: revisions count up by one,
 //! changes within one from 0, and a key begins with its first version.
 
-use crate::cli::value::go_quote_bytes;
+use quorate_cli::go::quote::quote;
 use quorate_store::keyvalue::KeyValueRef;
 use quorate_store::revision::{Revision, RowKey};
 use std::collections::{BTreeSet, HashMap};
@@ -88,7 +88,7 @@ impl Rows {
             return self.wrong(format!("{at}: the value is no KeyValue"));
         };
         if let Some(what) = alone(row, &kv) {
-            return self.wrong(format!("{at}, key {}: {what}", go_quote_bytes(kv.key)));
+            return self.wrong(format!("{at}, key {}: {what}", quote(kv.key)));
         }
         let newest = Newest {
             create: kv.create_revision,
@@ -102,7 +102,7 @@ impl Rows {
         };
         let complete = row.revision.main > self.compacted;
         if let Some(what) = follows(before, newest, complete) {
-            self.wrong(format!("{at}, key {}: {what}", go_quote_bytes(kv.key)));
+            self.wrong(format!("{at}, key {}: {what}", quote(kv.key)));
         }
     }
 

@@ -1,6 +1,7 @@
 //! A version of etcd, as go-semver reads and writes it.
 
-use crate::cli::value::{Value, go_quote, parse};
+use quorate_cli::go::number;
+use quorate_cli::go::quote::quote;
 use std::fmt;
 
 /// `major.minor.patch`; what else a semantic version may have is not kept.
@@ -46,12 +47,11 @@ fn decimal(text: &str) -> Result<i64, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let bare = text.trim_start_matches('0');
     let bare = if digits && bare.is_empty() { "0" } else { bare };
-    match parse(crate::cli::command::Kind::Int, bare) {
-        Ok(Value::Int(number)) if digits => Ok(number),
-        Err(why) if digits => Err(why),
-        _ => Err(format!(
+    match digits {
+        true => number::parse_i64(bare, 10).map_err(|error| error.to_string()),
+        false => Err(format!(
             "strconv.ParseInt: parsing {}: invalid syntax",
-            go_quote(text)
+            quote(text.as_bytes())
         )),
     }
 }

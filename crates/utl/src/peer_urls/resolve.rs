@@ -3,9 +3,9 @@
 //! Source: etcd's `netutil.URLStringsEqual`.
 
 use super::PeerUrl;
-use crate::cli::value::go_quote;
-use crate::error::go_text;
 use crate::log;
+use quorate_cli::go::quote::quote;
+use quorate_cli::go::system;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,14 +30,14 @@ pub fn same(these: &[PeerUrl], those: &[PeerUrl]) -> Result<(), String> {
         None => Ok(()),
         Some((a, b)) => Err(format!(
             "resolved urls: {} != {}",
-            go_quote(&a.text),
-            go_quote(&b.text)
+            quote(a.text.as_bytes()),
+            quote(b.text.as_bytes())
         )),
     }
 }
 
 fn quoted(urls: &[PeerUrl]) -> String {
-    let texts: Vec<String> = urls.iter().map(|url| go_quote(&url.text)).collect();
+    let texts: Vec<String> = urls.iter().map(|url| quote(url.text.as_bytes())).collect();
     format!("[{}]", texts.join(" "))
 }
 
@@ -83,12 +83,15 @@ fn resolve(url: &PeerUrl, deadline: Instant) -> Result<PeerUrl, String> {
                     None => "no such host".to_owned(),
                 }
             }
-            Err(error) => go_text(&error),
+            Err(error) => system::text(&error),
         };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             log::warning!("failed to resolve URL Host; returning", "url" => url.text, "host" => url.host, "retry-interval" => "1s", "error" => why);
-            return Err(format!("failed to resolve {} ({why})", go_quote(&url.text)));
+            return Err(format!(
+                "failed to resolve {} ({why})",
+                quote(url.text.as_bytes())
+            ));
         }
         log::warning!("failed to resolve URL Host", "url" => url.text, "host" => url.host, "retry-interval" => "1s", "error" => why);
         thread::sleep(RETRY.min(left));

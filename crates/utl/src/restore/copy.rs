@@ -6,7 +6,7 @@
 //! be done by the sync that makes the change of it durable.
 
 use crate::error::Failure;
-use crate::progress::Progress;
+use quorate_cli::progress::Progress;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -12,13 +12,13 @@ mod edit;
 mod member_files;
 mod staging;
 
-use crate::cli::Invocation;
-use crate::cli::value::go_quote;
 use crate::database::disk;
 use crate::error::Failure;
 use crate::log;
 use crate::peer_urls::InitialCluster;
 use member_files::NewCluster;
+use quorate_cli::Invocation;
+use quorate_cli::go::quote::quote;
 use serde_json::json;
 use staging::Staging;
 use std::path::{Path, PathBuf};
@@ -40,40 +40,40 @@ const MAP_BYTES: u64 = 10 << 30;
 
 /// Runs the command.
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
-    let flags = &invocation.flags;
-    let [snapshot] = &invocation.args[..] else {
+    let flags = &invocation.given;
+    let [snapshot] = &invocation.given.texts()[..] else {
         return Err(Failure::Arguments(
             "snapshot restore requires exactly one argument".into(),
         ));
     };
     let bump = flags.uint("bump-revision");
-    if (bump > 0) != flags.is_true("mark-compacted") {
+    if (bump > 0) != flags.flag("mark-compacted") {
         return Err(Failure::Arguments(
             "--mark-compacted required if --revision-bump > 0".into(),
         ));
     }
     let name = flags.text("name");
-    let data_dir = match flags.text("data-dir") {
+    let data_dir = match &flags.text("data-dir")[..] {
         "" => PathBuf::from(format!("{name}.etcd")),
         given => PathBuf::from(given),
     };
     let plan = Plan {
         snapshot: PathBuf::from(snapshot),
-        wal_dir: crate::layout::wal_dir_or(&data_dir, flags.text("wal-dir")),
+        wal_dir: crate::layout::wal_dir_or(&data_dir, &flags.text("wal-dir")),
         data_dir,
         bump: (bump > 0).then_some(bump),
-        skip_hash_check: flags.is_true("skip-hash-check"),
+        skip_hash_check: flags.flag("skip-hash-check"),
         map_bytes: match flags.uint("initial-memory-map-size") {
             0 => MAP_BYTES,
             given => given,
         },
     };
     let members = InitialCluster::of(
-        name,
-        flags.text("initial-advertise-peer-urls"),
-        flags.text("initial-cluster"),
+        &name,
+        &flags.text("initial-advertise-peer-urls"),
+        &flags.text("initial-cluster"),
     )?;
-    let cluster = NewCluster::new(&members, flags.text("initial-cluster-token"), name)?;
+    let cluster = NewCluster::new(&members, &flags.text("initial-cluster-token"), &name)?;
     let told = |message: &str| {
         log::write(
             "info",
@@ -100,7 +100,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
 }
 
 fn refuse_what_is_there(plan: &Plan) -> Result<(), Failure> {
-    let quoted = |path: &Path| go_quote(&path.to_string_lossy());
+    let quoted = |path: &Path| quote(path.to_string_lossy().as_bytes());
     let is_there = |path: &Path| path.metadata().is_ok();
     if is_there(&plan.data_dir) {
         let is_empty = std::fs::read_dir(&plan.data_dir).is_ok_and(|mut dir| dir.next().is_none());
