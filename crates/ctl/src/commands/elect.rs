@@ -31,9 +31,7 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
     let arguments = invocation.given.arguments();
     let listen = invocation.given.flag("listen");
     let (name, proposal) = match &arguments[..] {
-        [name] if listen => (name, None),
-        [_] => return Err(Exit::bad_arguments("no proposal argument but -l not set")),
-        [_, _] if listen => return Err(Exit::bad_arguments("proposal given but -l is set")),
+        [name] => (name, None),
         [name, proposal] => (name, Some(proposal)),
         _ => {
             return Err(Exit::bad_arguments(
@@ -43,8 +41,10 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
     };
     let session = Session::open(invocation).await?;
     match proposal {
+        Some(_) if listen => Err(Exit::bad_arguments("proposal given but -l is set")),
         Some(proposal) => campaign(&session, name, proposal).await,
-        None => observe(&session, name).await,
+        None if listen => observe(&session, name).await,
+        None => Err(Exit::bad_arguments("no proposal argument but -l not set")),
     }
 }
 
