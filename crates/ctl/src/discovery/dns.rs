@@ -1,36 +1,25 @@
 //! SRV records from the system's name servers.
 //!
-//! Bytes from a server are checked before they are used: names are bounded, and pointers only lead
-//! back. Answers that do not fit a datagram are asked for again over TCP.
-//!
-//! Source: RFC 1035 (messages), RFC 2782 (SRV).
+//! Source: RFC 2782, and Go's resolver for the texts of errors.
 
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{RData, rdata::SRV};
+use hickory_resolver::system_conf::read_system_conf;
 use quorate_cli::go::system;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
-use tokio::time::timeout;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const PORT: u16 = 53;
-const CLASS_INTERNET: u16 = 1;
-const TYPE_SRV: u16 = 33;
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-const ATTEMPTS_PER_SERVER: usize = 2;
-const SERVERS_MAX: usize = 3;
 
 /// Where a service is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Lower ones come first.
-    pub priority: u16,
-    /// Among those of the same priority, greater ones come first here.
-    pub weight: u16,
-    /// The port.
-    pub port: u16,
     /// The host, without the dot at its end.
     pub target: String,
+    /// The port.
+    pub port: u16,
 }
 
 /// Why there are no records.
@@ -44,312 +33,149 @@ pub struct Error {
 
 /// The records of a name, in the order in which they are to be used.
 pub async fn lookup_srv(name: &str) -> Result<Vec<Record>, Error> {
-    let mut last = None;
-    for server in servers() {
-        for _ in 0..ATTEMPTS_PER_SERVER {
-            match ask(server, name).await {
-                Ok(mut records) => {
-                    records.sort_by_key(|record| (record.priority, u16::MAX - record.weight));
-                    return Ok(records);
-                }
-                Err(Failed::Final(reason)) => return Err(error(name, server, reason)),
-                Err(Failed::Passing(reason)) => last = Some(error(name, server, reason)),
-            }
-        }
-    }
-    Err(last.unwrap_or_else(|| error(name, local(), "no server".to_owned())))
+    // Where none is configured, there may be a name server on this machine.
+    let (config, options) =
+        read_system_conf().unwrap_or_else(|_| (local(), ResolverOpts::default()));
+    lookup_at(config, options, name).await
 }
 
-fn error(name: &str, server: SocketAddr, reason: String) -> Error {
-    Error {
+const THIS_MACHINE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn local() -> ResolverConfig {
+    let server = NameServerConfig::udp_and_tcp(THIS_MACHINE);
+    ResolverConfig::from_parts(None, Vec::new(), vec![server])
+}
+
+async fn lookup_at(
+    config: ResolverConfig,
+    options: ResolverOpts,
+    name: &str,
+) -> Result<Vec<Record>, Error> {
+    let first = config.name_servers().first();
+    let server = SocketAddr::new(first.map_or(THIS_MACHINE, |server| server.ip), PORT);
+    let failed = |error: NetError| Error {
         name: name.to_owned(),
         server,
-        reason,
-    }
-}
-
-/// The name servers of the system; the one on this machine where none is configured.
-fn servers() -> Vec<SocketAddr> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let found = of_configuration(&text);
-    match found.is_empty() {
-        true => vec![local()],
-        false => found,
-    }
-}
-
-fn local() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], PORT))
-}
-
-fn of_configuration(text: &str) -> Vec<SocketAddr> {
-    text.lines()
-        .filter_map(|line| line.trim().strip_prefix("nameserver"))
-        .filter_map(|address| address.trim().parse::<IpAddr>().ok())
-        .map(|address| SocketAddr::new(address, PORT))
-        .take(SERVERS_MAX)
-        .collect()
-}
-
-enum Failed {
-    /// Asking again may help.
-    Passing(String),
-    /// The server knows that there is nothing.
-    Final(String),
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Failed {
-        Failed::Passing(system::text(&error))
-    }
-}
-
-async fn ask(server: SocketAddr, name: &str) -> Result<Vec<Record>, Failed> {
-    let id = fastrand::u16(..);
-    let query = query(id, name).ok_or_else(|| Failed::Final("no such host".to_owned()))?;
-    let answer = limited(by_datagram(server, &query, id)).await?;
-    let message = match Message::parse(&answer) {
-        Some(message) if message.truncated => {
-            let answer = limited(by_stream(server, &query)).await?;
-            Message::parse(&answer)
-        }
-        message => message,
+        reason: text(&error),
     };
-    let message =
-        message.ok_or_else(|| Failed::Passing("cannot unmarshal DNS message".to_owned()))?;
-    match message.code {
-        0 if !message.records.is_empty() => Ok(message.records),
-        0 | 3 => Err(Failed::Final("no such host".to_owned())),
-        _ => Err(Failed::Passing("server misbehaving".to_owned())),
-    }
+    let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+        .with_options(options)
+        .build()
+        .map_err(failed)?;
+    let found = resolver.srv_lookup(name).await.map_err(failed)?;
+    let mut records: Vec<&SRV> = found
+        .answers()
+        .iter()
+        .filter_map(|record| match &record.data {
+            RData::SRV(service) => Some(service),
+            _ => None,
+        })
+        .collect();
+    records.sort_by_key(|record| (record.priority, u16::MAX - record.weight));
+    Ok(records
+        .into_iter()
+        .map(|record| Record {
+            target: record.target.to_string().trim_end_matches('.').to_owned(),
+            port: record.port,
+        })
+        .collect())
 }
 
-async fn limited<T>(work: impl Future<Output = io::Result<T>>) -> Result<T, Failed> {
-    match timeout(ANSWER_LIMIT, work).await {
-        Ok(result) => result.map_err(Failed::from),
-        Err(_) => Err(Failed::Passing("i/o timeout".to_owned())),
-    }
-}
-
-async fn by_datagram(server: SocketAddr, query: &[u8], id: u16) -> io::Result<Vec<u8>> {
-    let any: IpAddr = match server.is_ipv4() {
-        true => [0; 4].into(),
-        false => [0; 16].into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).await?;
-    let dialled = |error| {
-        io::Error::other(format!(
-            "dial udp {server}: connect: {}",
-            system::text(&error)
-        ))
-    };
-    socket.connect(server).await.map_err(dialled)?;
-    socket.send(query).await?;
-    let mut buffer = vec![0; usize::from(u16::MAX)];
-    loop {
-        let length = socket.recv(&mut buffer).await?;
-        // What is not the answer to this question is late, or from someone else.
-        if buffer[..length].starts_with(&id.to_be_bytes()) {
-            buffer.truncate(length);
-            return Ok(buffer);
-        }
-    }
-}
-
-async fn by_stream(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(server).await?;
-    let length = u16::try_from(query.len()).map_err(io::Error::other)?;
-    stream
-        .write_all(&[&length.to_be_bytes(), query].concat())
-        .await?;
-    let mut answer = vec![0; usize::from(stream.read_u16().await?)];
-    stream.read_exact(&mut answer).await?;
-    Ok(answer)
-}
-
-/// A question for SRV records; `None` for what is no name.
-fn query(id: u16, name: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    // Recursion desired; one question.
-    for field in [id, 0x0100, 1, 0, 0, 0] {
-        out.extend_from_slice(&field.to_be_bytes());
-    }
-    for label in name.trim_end_matches('.').split('.') {
-        let length = u8::try_from(label.len())
-            .ok()
-            .filter(|length| (1..64).contains(length))?;
-        out.push(length);
-        out.extend_from_slice(label.as_bytes());
-    }
-    out.push(0);
-    for field in [TYPE_SRV, CLASS_INTERNET] {
-        out.extend_from_slice(&field.to_be_bytes());
-    }
-    Some(out)
-}
-
-/// What of an answer counts.
-#[derive(Debug, PartialEq, Eq)]
-struct Message {
-    truncated: bool,
-    code: u8,
-    records: Vec<Record>,
-}
-
-impl Message {
-    fn parse(bytes: &[u8]) -> Option<Message> {
-        let mut reader = Reader { bytes, at: 2 };
-        let flags = reader.u16()?;
-        let (questions, answers) = (reader.u16()?, reader.u16()?);
-        reader.at += 4;
-        let mut message = Message {
-            truncated: flags & 0x0200 != 0,
-            code: (flags & 0x000f) as u8,
-            records: Vec::new(),
-        };
-        if message.truncated {
-            return Some(message);
-        }
-        for _ in 0..questions {
-            reader.name()?;
-            reader.at += 4;
-        }
-        for _ in 0..answers {
-            reader.name()?;
-            let (kind, class) = (reader.u16()?, reader.u16()?);
-            reader.at += 4;
-            let length = usize::from(reader.u16()?);
-            let end = reader
-                .at
-                .checked_add(length)
-                .filter(|end| *end <= bytes.len())?;
-            if (kind, class) == (TYPE_SRV, CLASS_INTERNET) {
-                message.records.push(Record {
-                    priority: reader.u16()?,
-                    weight: reader.u16()?,
-                    port: reader.u16()?,
-                    target: reader.name()?,
-                });
-            }
-            reader.at = end;
-        }
-        Some(message)
-    }
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn u8(&mut self) -> Option<u8> {
-        let byte = *self.bytes.get(self.at)?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_be_bytes([self.u8()?, self.u8()?]))
-    }
-
-    /// A name; where it continues elsewhere, that is before.
-    fn name(&mut self) -> Option<String> {
-        let mut labels: Vec<String> = Vec::new();
-        let mut resume = None;
-        let mut bound = self.at;
-        loop {
-            let length = self.u8()?;
-            match length {
-                0 => break,
-                1..64 => {
-                    let end = self.at + usize::from(length);
-                    let label = self.bytes.get(self.at..end)?;
-                    labels.push(String::from_utf8_lossy(label).into_owned());
-                    self.at = end;
-                }
-                192.. => {
-                    let target = usize::from(length & 0x3f) << 8 | usize::from(self.u8()?);
-                    resume.get_or_insert(self.at);
-                    if target >= bound {
-                        return None;
-                    }
-                    (bound, self.at) = (target, target);
-                }
-                _ => return None,
-            }
-        }
-        if let Some(resume) = resume {
-            self.at = resume;
-        }
-        Some(labels.join("."))
+/// A failure in the words of Go's resolver.
+fn text(error: &NetError) -> String {
+    match error {
+        error if error.is_no_records_found() => "no such host".to_owned(),
+        NetError::Timeout => "i/o timeout".to_owned(),
+        NetError::Dns(_) => "server misbehaving".to_owned(),
+        NetError::Io(error) => system::text(error),
+        other => other.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hickory_resolver::config::ConnectionConfig;
+    use std::net::UdpSocket;
 
-    const NAME: &str = "_etcd-client._tcp.example.com";
+    const NAME: &str = "_etcd-client._tcp.example.com.";
 
-    fn answer(records: &[(u16, u16, u16, &[u8])]) -> Vec<u8> {
-        let mut out = query(7, NAME).expect("a name");
-        out[2..4].copy_from_slice(&0x8180u16.to_be_bytes());
-        out[6..8].copy_from_slice(&(records.len() as u16).to_be_bytes());
+    /// An answer to a query: its id and question, and these records with the question's name.
+    fn answer(query: &[u8], code: u8, records: &[(u16, u16, u16, &str)]) -> Vec<u8> {
+        let question_end = 12 + NAME.len() + 1 + 4;
+        let mut out = query[..2].to_vec();
+        out.extend([0x81, 0x80 | code, 0, 1]);
+        out.extend(u16::try_from(records.len()).expect("few").to_be_bytes());
+        out.extend([0; 4]);
+        out.extend(&query[12..question_end]);
         for (priority, weight, port, target) in records {
-            // The name is that of the question, at 12.
-            out.extend_from_slice(&[0xc0, 12]);
-            for field in [TYPE_SRV, CLASS_INTERNET, 0, 60, 6 + target.len() as u16] {
-                out.extend_from_slice(&field.to_be_bytes());
+            let mut data: Vec<u8> = [priority, weight, port]
+                .into_iter()
+                .flat_map(|number| number.to_be_bytes())
+                .collect();
+            for label in target.split('.') {
+                data.push(u8::try_from(label.len()).expect("short"));
+                data.extend(label.bytes());
             }
-            for field in [priority, weight, port] {
-                out.extend_from_slice(&field.to_be_bytes());
-            }
-            out.extend_from_slice(target);
+            data.push(0);
+            out.extend([0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 60]);
+            out.extend(u16::try_from(data.len()).expect("short").to_be_bytes());
+            out.extend(data);
         }
         out
     }
 
+    /// Looks the name up at a server that answers once.
+    fn looked_up(code: u8, records: &[(u16, u16, u16, &str)]) -> Result<Vec<Record>, Error> {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let port = server.local_addr().expect("an address").port();
+        let mut connection = ConnectionConfig::udp();
+        connection.port = port;
+        let server_config = NameServerConfig::new(THIS_MACHINE, true, vec![connection]);
+        let config = ResolverConfig::from_parts(None, Vec::new(), vec![server_config]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut query = [0; 512];
+                let (length, from) = server.recv_from(&mut query).expect("a query");
+                let answer = answer(&query[..length], code, records);
+                server.send_to(&answer, from).expect("to be sent");
+            });
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime")
+                .block_on(lookup_at(config, ResolverOpts::default(), NAME))
+        })
+    }
+
     #[test]
-    fn records_are_read() {
-        // The domain's labels begin at 12 + 13 + 5 = 30.
-        let bytes = answer(&[(1, 5, 2379, b"\x01a\xc0\x1e"), (0, 0, 4001, b"\x02bb\x00")]);
-        let message = Message::parse(&bytes).expect("a message");
-        let record = |priority, weight, port, target: &str| Record {
-            priority,
-            weight,
-            port,
-            target: target.to_owned(),
-        };
+    fn records_come_in_the_order_of_their_use() {
+        let records = [
+            (10, 5, 2379, "c.example.com"),
+            (0, 1, 2379, "b.example.com"),
+            (0, 9, 12379, "a.example.com"),
+        ];
+        let found = looked_up(0, &records).expect("records");
+        let texts: Vec<String> = found
+            .iter()
+            .map(|record| format!("{}:{}", record.target, record.port))
+            .collect();
         assert_eq!(
-            message.records,
+            texts,
             [
-                record(1, 5, 2379, "a.example.com"),
-                record(0, 0, 4001, "bb")
+                "a.example.com:12379",
+                "b.example.com:2379",
+                "c.example.com:2379"
             ]
         );
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
-        let whole = answer(&[(1, 5, 2379, b"\x01a\xc0\x1e")]);
-        for cut in 0..whole.len() {
-            Message::parse(&whole[..cut]);
-            for value in [0, 1, 63, 64, 192, 255] {
-                let mut changed = whole.clone();
-                changed[cut] = value;
-                Message::parse(&changed);
-            }
-        }
-        // A name that leads to itself.
-        assert_eq!(Message::parse(&answer(&[(1, 1, 1, b"\xc0\x40")])), None);
-    }
-
-    #[test]
-    fn names_and_servers_are_checked() {
-        assert_eq!(query(1, "a..b"), None);
-        assert_eq!(query(1, &"x".repeat(64)), None);
-        let servers = of_configuration("# c\nnameserver 10.0.0.1\nnameserver ::1\nnameserver x\n");
-        assert_eq!(servers.len(), 2);
+    fn a_name_that_is_not_there_is_said_as_by_go() {
+        let error = looked_up(3, &[]).expect_err("no records");
+        assert_eq!(
+            error.to_string(),
+            format!("lookup {NAME} on 127.0.0.1:53: no such host")
+        );
     }
 }
