@@ -21,7 +21,7 @@ pub fn options_command() -> Command {
 
 /// `version`.
 pub fn version_command() -> Command {
-    flags::command("version", "version", "Prints the version of etcdctl")
+    flags::command("version", "version", "Print the versions of PROGRAM")
 }
 
 /// Lists the flags of all commands.

@@ -15,12 +15,12 @@ pub fn command() -> Command {
     flags::command(
         "alarm",
         "alarm <subcommand>",
-        "Alarm related commands (the list: alarm --help)",
+        "Show and put out alarms (the list: alarm --help)",
     )
-    .long_about("Alarm related commands")
+    .long_about("Show and put out alarms")
     .subcommands([
-        flags::command("disarm", "disarm", "Disarms all alarms"),
-        flags::command("list", "list", "Lists all alarms"),
+        flags::command("disarm", "disarm", "Put out all alarms"),
+        flags::command("list", "list", "Show the alarms that are raised"),
     ])
 }
 

@@ -15,13 +15,13 @@ pub fn command() -> Command {
     flags::command(
         "auth",
         "auth <enable or disable>",
-        "Enable or disable authentication (the list: auth --help)",
+        "Switch authentication on and off (the list: auth --help)",
     )
-    .long_about("Enable or disable authentication")
+    .long_about("Switch authentication on and off")
     .subcommands([
-        flags::command("enable", "enable", "Enables authentication"),
-        flags::command("disable", "disable", "Disables authentication"),
-        flags::command("status", "status", "Returns authentication status"),
+        flags::command("enable", "enable", "Switch authentication on"),
+        flags::command("disable", "disable", "Switch authentication off"),
+        flags::command("status", "status", "Tell whether authentication is on"),
     ])
 }
 

@@ -15,7 +15,7 @@ pub fn command() -> Command {
     flags::command(
         "compaction",
         "compaction [options] <revision>",
-        "Compacts the event history in etcd",
+        "Drop the history before a revision",
     )
     .arg(switch(
         "physical",

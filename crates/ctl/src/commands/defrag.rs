@@ -16,7 +16,7 @@ pub fn command() -> Command {
     flags::command(
         "defrag",
         "defrag",
-        "Defragments the storage of the etcd members with given endpoints",
+        "Give unused space in the database files of the endpoints back",
     )
     .arg(cluster())
 }

@@ -19,7 +19,7 @@ pub fn command() -> Command {
     flags::command(
         "del",
         "del [options] <key> [range_end]",
-        "Removes the specified key or range of keys [key, range_end)",
+        "Delete a key, or those of a range (its end excluded)",
     )
     .args([
         switch("prefix", "all keys that begin with <key>"),

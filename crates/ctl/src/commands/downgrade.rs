@@ -14,24 +14,20 @@ pub fn command() -> Command {
     flags::command(
         "downgrade",
         "downgrade <TARGET_VERSION>",
-        "Downgrade related commands (the list: downgrade --help)",
+        "Change a cluster to an earlier version (the list: downgrade --help)",
     )
-    .long_about("Downgrade related commands")
+    .long_about("Change a cluster to an earlier version")
     .subcommands([
-        flags::command(
-            "cancel",
-            "cancel",
-            "Cancel the ongoing downgrade action to cluster",
-        ),
+        flags::command("cancel", "cancel", "Stop the change that was begun"),
         flags::command(
             "enable",
             "enable <TARGET_VERSION>",
-            "Start a downgrade action to cluster",
+            "Begin the change to a version",
         ),
         flags::command(
             "validate",
             "validate <TARGET_VERSION>",
-            "Validate downgrade capability before starting downgrade",
+            "Tell whether the change to a version could begin",
         ),
     ])
 }

@@ -18,7 +18,7 @@ pub fn command() -> Command {
     flags::command(
         "elect",
         "elect <election-name> [proposal]",
-        "Observes and participates in leader election",
+        "Stand for an election, or watch who leads",
     )
     .arg(switch("listen", "follow who leads").short('l'))
 }

@@ -20,22 +20,22 @@ pub fn command() -> Command {
     flags::command(
         "endpoint",
         "endpoint <subcommand>",
-        "Endpoint related commands (the list: endpoint --help)",
+        "Ask members how they are (the list: endpoint --help)",
     )
-    .long_about("Endpoint related commands")
+    .long_about("Ask members how they are")
     .arg(cluster().global(true))
     .subcommands([
-        flags::command("hashkv", "hashkv", "Prints the KV history hash for each endpoint in --endpoints")
+        flags::command("hashkv", "hashkv", "Print each endpoint's hash of the keys and their history")
             .arg(int("rev", "0", "greatest revision that is hashed (the newest if not given)")),
         flags::command(
             "health",
             "health",
-            "Checks the healthiness of endpoints specified in `--endpoints` flag",
+            "Tell which endpoints answer a read",
         ),
         flags::command(
             "status",
             "status",
-            "Prints out the status of endpoints specified in `--endpoints` flag",
+            "Print each endpoint's version, size, role and progress",
         )
         .long_about(
             "Prints the status of each endpoint. In the simple form a line has, with commas between: endpoint, ID,

@@ -20,7 +20,7 @@ pub fn command() -> Command {
     flags::command(
         "get",
         "get [options] <key> [range_end]",
-        "Gets the key or a range of keys",
+        "Read a key or a range of keys",
     )
     .args([
         text(

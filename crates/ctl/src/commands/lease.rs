@@ -19,23 +19,27 @@ pub fn command() -> Command {
     flags::command(
         "lease",
         "lease <subcommand>",
-        "Lease related commands (the list: lease --help)",
+        "Grant, renew and revoke leases (the list: lease --help)",
     )
-    .long_about("Lease related commands")
+    .long_about("Grant, renew and revoke leases")
     .subcommands([
-        flags::command("grant", "grant <ttl>", "Creates leases"),
-        flags::command("revoke", "revoke <leaseID>", "Revokes leases"),
+        flags::command("grant", "grant <ttl>", "Grant a lease of so many seconds"),
+        flags::command(
+            "revoke",
+            "revoke <leaseID>",
+            "End a lease, and delete the keys that go with it",
+        ),
         flags::command(
             "timetolive",
             "timetolive <leaseID> [options]",
-            "Get lease information",
+            "Show how long a lease has left",
         )
         .arg(switch("keys", "with the keys that go with the lease")),
-        flags::command("list", "list", "List all active leases"),
+        flags::command("list", "list", "Show the leases there are"),
         flags::command(
             "keep-alive",
             "keep-alive [options] <leaseID>",
-            "Keeps leases alive (renew)",
+            "Renew a lease again and again",
         )
         .arg(switch("once", "renew it once and end")),
     ])

@@ -19,7 +19,7 @@ pub fn command() -> Command {
     flags::command(
         "lock",
         "lock <lockname> [exec-command arg1 arg2 ...]",
-        "Acquires a named lock",
+        "Hold a lock, alone or while a program runs",
     )
     .arg(int(
         "ttl",

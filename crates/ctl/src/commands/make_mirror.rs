@@ -27,7 +27,7 @@ pub fn command() -> Command {
     flags::command(
         "make-mirror",
         "make-mirror [options] <destination>",
-        "Makes a mirror at the destination etcd cluster",
+        "Copy keys, and every change of them, to another cluster",
     )
     .args([
         bytes("prefix", "", "prefix of the keys that are mirrored"),

@@ -15,7 +15,7 @@ pub fn command() -> Command {
     flags::command(
         NAME,
         "__man <directory>",
-        "Writes the manual pages into a directory",
+        "Write the manual pages into a directory",
     )
     .hide(true)
 }

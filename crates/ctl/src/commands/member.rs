@@ -18,24 +18,40 @@ pub fn command() -> Command {
     flags::command(
         "member",
         "member <subcommand>",
-        "Membership related commands (the list: member --help)",
+        "Show and change the members of a cluster (the list: member --help)",
     )
-    .long_about("Membership related commands")
+    .long_about("Show and change the members of a cluster")
     .subcommands([
-        flags::command("add", "add <memberName> [options]", "Adds a member into the cluster").args([
-            text("peer-urls", "", "where the new member listens for others, with commas between"),
+        flags::command("add", "add <memberName> [options]", "Let a new member in").args([
+            text(
+                "peer-urls",
+                "",
+                "where the new member listens for others, with commas between",
+            ),
             switch("learner", "a member that does not vote yet"),
         ]),
-        flags::command("list", "list", "Lists all members in the cluster")
+        flags::command("list", "list", "Show the members")
             .long_about(
-                "Lists all members in the cluster. In the simple form a line has, with commas between: ID, status,
+                "Show the members. In the simple form a line has, with commas between: ID, status,
 name, peer addresses, client addresses, whether it is a learner.",
             )
-            .arg(text("consistency", "l", "l: linearizable, s: serializable (from one member, perhaps old)")),
-        flags::command("promote", "promote <memberID>", "Promotes a non-voting member in the cluster"),
-        flags::command("remove", "remove <memberID>", "Removes a member from the cluster"),
-        flags::command("update", "update <memberID> [options]", "Updates a member in the cluster")
-            .arg(text("peer-urls", "", "where the member listens for others, with commas between")),
+            .arg(text(
+                "consistency",
+                "l",
+                "l: linearizable, s: serializable (from one member, perhaps old)",
+            )),
+        flags::command("promote", "promote <memberID>", "Give a learner its vote"),
+        flags::command("remove", "remove <memberID>", "Take a member out"),
+        flags::command(
+            "update",
+            "update <memberID> [options]",
+            "Change where a member listens for the others",
+        )
+        .arg(text(
+            "peer-urls",
+            "",
+            "where the member listens for others, with commas between",
+        )),
     ])
 }
 

@@ -14,7 +14,7 @@ pub fn command() -> Command {
     flags::command(
         "move-leader",
         "move-leader <transferee-member-id>",
-        "Transfers leadership to another etcd cluster member.",
+        "Hand the leadership to another member",
     )
 }
 

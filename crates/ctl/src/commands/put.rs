@@ -17,19 +17,18 @@ pub fn command() -> Command {
     flags::command(
         "put",
         "put [options] <key> <value> (<value> can also be given from stdin)",
-        "Puts the given key into the store",
+        "Write a key",
     )
     .long_about(
-        "Puts the given key into the store.
+        "Write a key.
 
 A <value> that begins with '-' would be taken for a flag; after '--' nothing is:
 
-$ put <key> -- <value>
-$ put -- <key> <value>
+  PROGRAM put balance -- -7
 
 Without <value> and '--ignore-value', the value is what comes from standard input:
 
-$ cat file | put <key>",
+  PROGRAM put logo < logo.png",
     )
     .args([
         text(

@@ -36,28 +36,24 @@ pub fn command() -> Command {
     flags::command(
         "role",
         "role <subcommand>",
-        "Role related commands (the list: role --help)",
+        "Show and change roles (the list: role --help)",
     )
-    .long_about("Role related commands")
+    .long_about("Show and change roles")
     .subcommands([
-        flags::command("add", "add <role name>", "Adds a new role"),
-        flags::command("delete", "delete <role name>", "Deletes a role"),
-        flags::command(
-            "get",
-            "get <role name>",
-            "Gets detailed information of a role",
-        ),
-        flags::command("list", "list", "Lists all roles"),
+        flags::command("add", "add <role name>", "Make a role"),
+        flags::command("delete", "delete <role name>", "Delete a role"),
+        flags::command("get", "get <role name>", "Show what a role permits"),
+        flags::command("list", "list", "Show the names of the roles"),
         flags::command(
             "grant-permission",
             "grant-permission [options] <role name> <permission type> <key> [endkey]",
-            "Grants a key to a role",
+            "Permit a role to read or write keys",
         )
         .args(ranges("grant")),
         flags::command(
             "revoke-permission",
             "revoke-permission <role name> <key> [endkey]",
-            "Revokes a key from a role",
+            "Take a permission for keys from a role",
         )
         .args(ranges("revoke")),
     ])

@@ -23,30 +23,27 @@ pub fn command() -> Command {
     flags::command(
         "snapshot",
         "snapshot <subcommand>",
-        "Manages etcd node snapshots",
+        "Save snapshots of a member",
     )
     .after_help(EXAMPLES)
     .subcommand(
         flags::command(
             "save",
             "save <filename>",
-            "Stores an etcd node backend snapshot to a given file",
+            "Save a member's database to a file",
         )
         .after_help(EXAMPLES),
     )
 }
 
 const EXAMPLES: &str = "  # The database of the member at the default endpoint
-  PROGRAM snapshot save /backup/etcd-snapshot.db
+  PROGRAM snapshot save today.db
 
-  # Of another one
-  PROGRAM snapshot save --endpoints=127.0.0.1:3000 /backup/etcd-snapshot.db
+  # Of another one, over TLS
+  PROGRAM snapshot save --endpoints=https://10.0.0.7:2379 --cacert=ca.pem --cert=me.pem --key=me.key today.db
 
-  # Over TLS
-  PROGRAM --endpoints=https://127.0.0.1:2379 --cacert=ca.crt --cert=client.crt --key=client.key snapshot save /backup/etcd-snapshot.db
-
-  # As a user, and with the time in the file's name
-  PROGRAM --user=root:password snapshot save /backup/etcd_$(date +%Y%m%d_%H%M%S).db";
+  # As a user whose password is asked for, and with the day in the file's name
+  PROGRAM snapshot save --user=operator /var/backups/$(date +%F).db";
 
 /// Runs `save`.
 pub async fn run(invocation: &Invocation) -> Result<(), Exit> {

@@ -25,7 +25,7 @@ pub fn command() -> Command {
     flags::command(
         "txn",
         "txn [options]",
-        "Txn processes all the requests in one transaction",
+        "Do several requests as one, on conditions",
     )
     .long_about(
         "Reads a transaction from standard input and does it as a whole, at one revision.
@@ -34,12 +34,12 @@ Three parts, each ended by an empty line: conditions; requests for when all of t
 for when one does not.
 
 ---
-mod(\"key1\") > \"0\"
+version(\"config\") = \"0\"
 
-put key1 \"overwrote-key1\"
+put config \"at first\"
+put changes 1
 
-put key1 \"created-key1\"
-put key2 \"some extra key\"
+get config
 
 ---
 

@@ -26,14 +26,14 @@ pub fn command() -> Command {
     flags::command(
         "user",
         "user <subcommand>",
-        "User related commands (the list: user --help)",
+        "Show and change users (the list: user --help)",
     )
-    .long_about("User related commands")
+    .long_about("Show and change users")
     .subcommands([
         flags::command(
             "add",
             "add <user name or user:password> [options]",
-            "Adds a new user",
+            "Make a user",
         )
         .args([
             interactive(),
@@ -43,29 +43,29 @@ pub fn command() -> Command {
                 "a user without a password, known by its certificate's name",
             ),
         ]),
-        flags::command("delete", "delete <user name>", "Deletes a user"),
+        flags::command("delete", "delete <user name>", "Delete a user"),
         flags::command(
             "get",
             "get <user name> [options]",
-            "Gets detailed information of a user",
+            "Show the roles of a user",
         )
         .arg(switch("detail", "with what its roles permit")),
-        flags::command("list", "list", "Lists all users"),
+        flags::command("list", "list", "Show the names of the users"),
         flags::command(
             "passwd",
             "passwd <user name> [options]",
-            "Changes password of user",
+            "Give a user another password",
         )
         .arg(interactive()),
         flags::command(
             "grant-role",
             "grant-role <user name> <role name>",
-            "Grants a role to a user",
+            "Give a user a role",
         ),
         flags::command(
             "revoke-role",
             "revoke-role <user name> <role name>",
-            "Revokes a role from a user",
+            "Take a role from a user",
         ),
     ])
 }

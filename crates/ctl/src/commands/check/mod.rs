@@ -22,21 +22,25 @@ pub fn command() -> Command {
     flags::command(
         "check",
         "check <subcommand>",
-        "commands for checking properties of the etcd cluster (the list: check --help)",
+        "Load a cluster and measure it (the list: check --help)",
     )
-    .long_about("commands for checking properties of the etcd cluster")
+    .long_about("Load a cluster and measure it")
     .subcommands([
         flags::command(
             "datascale",
             "datascale [options]",
-            "Check the memory usage of holding data for different workloads on a given server endpoint.",
+            "Measure the memory that a load of keys takes in a member",
         )
         .long_about(
             "Writes keys and tells by how much the first endpoint's member has grown in memory.",
         )
         .args(options("/etcdctl-check-datascale/")),
-        flags::command("perf", "perf [options]", "Check the performance of the etcd cluster")
-            .args(options("/etcdctl-check-perf/")),
+        flags::command(
+            "perf",
+            "perf [options]",
+            "Measure how many writes a cluster takes, and how fast",
+        )
+        .args(options("/etcdctl-check-perf/")),
     ])
 }
 

@@ -31,7 +31,7 @@ pub fn command() -> Command {
     flags::command(
         "watch",
         "watch [options] [key or prefix] [range_end] [--] [exec-command arg1 arg2 ...]",
-        "Watches events stream on keys or prefixes",
+        "Print the changes of keys as they come",
     )
     .args([
         switch(
