@@ -29,6 +29,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "force-new-cluster",
             "strict-reconfig-check",
             "max-learners",
+            "max-apply-gap",
         ],
     ),
     (
