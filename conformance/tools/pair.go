@@ -142,6 +142,7 @@ var natural = []struct{ pattern, instead string }{
 	{`(?m)^[0-9T:-]+Z\t(info|warn)\t.*\n`, ""},
 	{`(?ms)^Examples:\n.*?\n(Available Commands|Flags):`, "$1:"},
 	{`(?m)^(  [a-z-]+) {2,}.*$`, "$1"},
+	{`(?m)^(  [a-z]+-[a-z]+) [A-Z].*$`, "$1"},
 	{`(?m)^(Global |)Flags:\n( +-.*\n)*`, "${1}Flags: …\n"},
 }
 
