@@ -43,16 +43,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "quorate",
-        &["quorate-node", "quorate-api", "quorate-failpoints"],
+        &[
+            "quorate-node",
+            "quorate-api",
+            "quorate-failpoints",
+            "quorate-go",
+        ],
     ),
     ("quorate-client", &["quorate-api"]),
-    ("quorate-cli", &[]),
-    ("quoratectl", &["quorate-cli", "quorate-client"]),
+    ("quorate-go", &[]),
+    ("quorate-cli", &["quorate-go"]),
+    (
+        "quoratectl",
+        &["quorate-cli", "quorate-client", "quorate-go"],
+    ),
     ("quorate-bench", &["quorate-client", "quorate-api"]),
     (
         "quorateutl",
         &[
             "quorate-cli",
+            "quorate-go",
             "quorate-wal",
             "quorate-bolt",
             "quorate-store",

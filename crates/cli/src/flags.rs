@@ -1,9 +1,9 @@
 //! Flags in the kinds that Go's pflag has, with its rules: a boolean takes a value only after `=`,
 //! any other takes the next argument whatever it looks like, and the last of several wins.
 
-use crate::go::{duration, number};
 use clap::builder::{PossibleValuesParser, Resettable};
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+use quorate_go::{duration, number};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 

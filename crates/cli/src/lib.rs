@@ -1,5 +1,5 @@
-//! The command line that the tools share: how it is read, how its help looks, and the forms of
-//! text that Go's tools print.
+//! The command line that the tools share: how it is read, how its help looks, and how tables and
+//! progress do.
 //!
 //! The definitions are clap's, so that parsing, help, completion scripts and manual pages come
 //! from one source. What users of Go's tools see (flags found anywhere, the layout of help, the
@@ -17,7 +17,6 @@ pub mod find;
 pub mod flags;
 pub mod format;
 mod given;
-pub mod go;
 pub mod help;
 pub mod pages;
 pub mod parse;

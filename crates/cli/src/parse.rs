@@ -4,11 +4,11 @@ use crate::exit;
 use crate::find::{self, Found};
 use crate::flags::{ARGUMENTS, HELP};
 use crate::given::Given;
-use crate::go::quote::quote;
 use crate::help;
 use crate::program::{Program, is_group};
 use crate::refusal;
 use clap::{Arg, Command, value_parser};
+use quorate_go::quote::quote;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 

@@ -1,10 +1,10 @@
 //! What is said about a line that cannot be read, in the words of cobra and pflag.
 
 use crate::find;
-use crate::go::quote::quote;
 use crate::program::Program;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
+use quorate_go::quote::quote;
 use std::error::Error;
 
 /// About a word that is no command.

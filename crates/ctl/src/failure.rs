@@ -1,9 +1,10 @@
 //! Why a call has no answer, in the words of etcd's Go client, which scripts compare.
 
-use quorate_cli::go::quote::quote;
-use quorate_cli::go::system;
 use quorate_client::Error;
 use quorate_client::api::Error as Known;
+use quorate_go::grpc;
+use quorate_go::quote::quote;
+use quorate_go::system;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -98,30 +99,7 @@ fn too_large(text: &str) -> Option<String> {
 
 /// The name of a gRPC code, as Go's client writes it.
 fn code_name(code: i32) -> &'static str {
-    const NAMES: [&str; 17] = [
-        "OK",
-        "Canceled",
-        "Unknown",
-        "InvalidArgument",
-        "DeadlineExceeded",
-        "NotFound",
-        "AlreadyExists",
-        "PermissionDenied",
-        "ResourceExhausted",
-        "FailedPrecondition",
-        "Aborted",
-        "OutOfRange",
-        "Unimplemented",
-        "Internal",
-        "Unavailable",
-        "DataLoss",
-        "Unauthenticated",
-    ];
-    usize::try_from(code)
-        .ok()
-        .and_then(|code| NAMES.get(code))
-        .copied()
-        .unwrap_or("Unknown")
+    grpc::code_name(usize::try_from(code).unwrap_or(usize::MAX))
 }
 
 /// How a program that was run has ended, in Go's words.

@@ -92,10 +92,7 @@ async fn probe(endpoints: &[String]) -> Vec<String> {
         }
         let reason = match timeout(PROBE_LIMIT, TcpStream::connect(address)).await {
             Err(_) => "does not answer: a firewall, or no such host?".to_owned(),
-            Ok(Err(error)) => format!(
-                "cannot be reached: {}",
-                quorate_cli::go::system::text(&error)
-            ),
+            Ok(Err(error)) => format!("cannot be reached: {}", quorate_go::system::text(&error)),
             Ok(Ok(_)) if endpoint.starts_with("https") => {
                 "listens; does it speak TLS, with a certificate that --cacert trusts?".to_owned()
             }

@@ -13,8 +13,8 @@ use prost::Message;
 use quorate_cli::Given;
 use quorate_cli::exit::{self, Exit};
 use quorate_cli::flags::text;
-use quorate_cli::go::json;
 use quorate_client::api::mvccpb::KeyValue;
+use quorate_go::json;
 
 /// What values are taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,7 @@ fn run(invocation: &Invocation) -> u8 {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            write_err(format!("Error: {}\n", quorate_cli::go::system::text(&error)).as_bytes());
+            write_err(format!("Error: {}\n", quorate_go::system::text(&error)).as_bytes());
             return exit::ERROR;
         }
     };

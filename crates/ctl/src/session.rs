@@ -247,7 +247,7 @@ pub fn tls(
             File::open(file).map_err(|error| {
                 Exit::bad_arguments(format_args!(
                     "open {file}: {}",
-                    quorate_cli::go::system::text(&error)
+                    quorate_go::system::text(&error)
                 ))
             })?;
         }

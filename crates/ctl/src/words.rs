@@ -1,6 +1,6 @@
 //! Lines of input cut into words, as etcdctl's interactive commands cut them.
 
-use quorate_cli::go::quote::scan_quoted;
+use quorate_go::quote::scan_quoted;
 
 /// The words of a line: those in double quotes with Go's escapes, in single quotes as they are,
 /// and what else has no blank. `None` where an escape is wrong.

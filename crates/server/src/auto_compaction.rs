@@ -4,8 +4,8 @@
 use crate::compactor::{Compaction, Compactor, Retention};
 use crate::config::Config;
 use crate::driver::Handle;
-use crate::logging::spell_duration;
 use quorate_api::Error;
+use quorate_go::duration;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl AutoCompaction {
         match self.compactor.retention() {
             Retention::Period(period) => tracing::info!(
                 "revision" = compaction.revision,
-                "compact-period" = %spell_duration(period),
+                "compact-period" = %duration::format(period),
                 "starting auto periodic compaction"
             ),
             Retention::Revisions(kept) => tracing::info!(
@@ -80,8 +80,8 @@ impl AutoCompaction {
     }
 
     fn tell(&self, revision: i64, took: Duration, outcome: Result<(), Error>) {
-        let took = spell_duration(took);
-        let retry = spell_duration(self.compactor.look_interval());
+        let took = duration::format(took);
+        let retry = duration::format(self.compactor.look_interval());
         let failed = match outcome {
             Ok(()) | Err(Error::Compacted) => None,
             Err(error) => Some(error),
@@ -89,7 +89,7 @@ impl AutoCompaction {
         match (self.compactor.retention(), failed) {
             (Retention::Period(period), None) => tracing::info!(
                 "revision" = revision,
-                "compact-period" = %spell_duration(period),
+                "compact-period" = %duration::format(period),
                 "took" = %took,
                 "completed auto periodic compaction"
             ),
@@ -101,7 +101,7 @@ impl AutoCompaction {
             ),
             (Retention::Period(period), Some(error)) => tracing::warn!(
                 "revision" = revision,
-                "compact-period" = %spell_duration(period),
+                "compact-period" = %duration::format(period),
                 "retry-interval" = %retry,
                 "error" = %error,
                 "failed auto periodic compaction"

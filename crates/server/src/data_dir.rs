@@ -1,7 +1,7 @@
 //! The data directory as it is found at the start: what is in it, and whether it can be written.
 //! Each refusal has etcd's text.
 
-use crate::errno::spell;
+use quorate_go::system;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -38,7 +38,7 @@ pub enum DataDirError {
 pub fn look(dir: &Path) -> Result<(), DataDirError> {
     let failed = |error: io::Error| DataDirError::List {
         path: dir.display().to_string(),
-        why: spell(&error),
+        why: system::text(&error),
     };
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -69,7 +69,7 @@ pub fn prepare(dir: &Path) -> Result<(), DataDirError> {
     let denied = |action, path: &Path, error: &io::Error| DataDirError::Access {
         action,
         path: path.display().to_string(),
-        why: spell(error),
+        why: system::text(error),
     };
     match fs::metadata(dir) {
         Ok(found) => {

@@ -8,7 +8,6 @@ pub mod config;
 mod corruption;
 mod data_dir;
 mod driver;
-mod errno;
 mod features;
 mod gateway;
 mod http;

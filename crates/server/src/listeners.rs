@@ -1,15 +1,15 @@
 //! Sockets to listen at, by their URLs.
 
 use crate::config::{Endpoint, ListenAddress};
-use crate::errno::spell;
 use crate::transport::Listener;
+use quorate_go::system;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixListener;
 
 /// A socket could not be listened at.
 #[derive(Debug, thiserror::Error)]
-#[error("listen {at}: {action}: {}", spell(source))]
+#[error("listen {at}: {action}: {}", system::text(source))]
 pub struct ListenError {
     /// Network and address.
     pub at: String,

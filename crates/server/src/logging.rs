@@ -5,11 +5,12 @@
 //! names may have dashes: `tracing::info!({ "member-id" } = id, ...)` is written as
 //! `"member-id" = id`.
 
+use quorate_go::time;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -23,7 +24,10 @@ enum Output {
 
 /// A file for the log could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("open sink {path:?}: open {path}: {}", crate::errno::spell(source))]
+#[error(
+    "open sink {path:?}: open {path}: {}",
+    quorate_go::system::text(source)
+)]
 pub struct OpenError {
     /// Which one.
     pub path: String,
@@ -112,10 +116,7 @@ impl Subscriber for Logger {
             None => file,
         };
         let caller = format!("{file}:{}", metadata.line().unwrap_or(0));
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let ts = timestamp(now.as_secs(), now.subsec_micros());
+        let ts = time::micros(time::now());
         let line = if self.console {
             let rest = if fields.json.is_empty() {
                 String::new()
@@ -213,98 +214,9 @@ pub fn list<T: AsRef<str>>(items: &[T]) -> String {
 
 /// The time `ago` before now, as the log has it.
 pub fn time_before(ago: Duration) -> String {
-    let then = SystemTime::now() - ago;
-    let then = then.duration_since(UNIX_EPOCH).unwrap_or_default();
-    timestamp(then.as_secs(), then.subsec_micros())
-}
-
-/// A duration as Go spells it: 1h30m0s, 1.5s, 250ms, 12.5µs.
-pub fn spell_duration(duration: Duration) -> String {
-    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
-    // Digits before and behind the point, without zeros at the end.
-    let with_fraction = |whole: u64, fraction: u32, digits: usize| {
-        let text = format!("{whole}.{fraction:0digits$}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    };
-    match (seconds, nanos) {
-        (0, 0) => "0s".to_owned(),
-        (0, 1..1_000) => format!("{nanos}ns"),
-        (0, 1_000..1_000_000) => {
-            let whole = u64::from(nanos / 1_000);
-            format!("{}µs", with_fraction(whole, nanos % 1_000, 3))
-        }
-        (0, _) => {
-            let whole = u64::from(nanos / 1_000_000);
-            format!("{}ms", with_fraction(whole, nanos % 1_000_000, 6))
-        }
-        _ => {
-            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-            let rest = with_fraction(seconds % 60, nanos, 9);
-            match (hours, minutes) {
-                (0, 0) => format!("{rest}s"),
-                (0, _) => format!("{minutes}m{rest}s"),
-                _ => format!("{hours}h{minutes}m{rest}s"),
-            }
-        }
-    }
+    time::micros(time::now().saturating_sub(ago))
 }
 
 fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// RFC 3339 in UTC with microseconds.
-fn timestamp(seconds: u64, micros: u32) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01, in eras of 400 years (Howard Hinnant's civil_from_days).
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{micros:06}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_spelled_as_go_spells_them() {
-        for (nanos, text) in [
-            (0, "0s"),
-            (7, "7ns"),
-            (1_500, "1.5µs"),
-            (250_000_000, "250ms"),
-            (1_000_001, "1.000001ms"),
-            (1_500_000_000, "1.5s"),
-            (61_000_000_000, "1m1s"),
-            (5_400_000_000_000, "1h30m0s"),
-        ] {
-            assert_eq!(spell_duration(Duration::from_nanos(nanos)), text);
-        }
-    }
-
-    #[test]
-    fn times_are_spelled_right() {
-        assert_eq!(timestamp(0, 7), "1970-01-01T00:00:00.000007Z");
-        assert_eq!(timestamp(951_827_696, 0), "2000-02-29T12:34:56.000000Z");
-        assert_eq!(
-            timestamp(1_795_966_200, 999_999),
-            "2026-11-29T15:30:00.999999Z"
-        );
-    }
 }

@@ -1,8 +1,9 @@
 //! What the member has to say to an operator, in etcd's words where etcd has some.
 
 use crate::driver::Shared;
-use crate::logging::{list, spell_duration};
+use crate::logging::list;
 use crate::metrics::METRICS;
+use quorate_go::duration;
 use quorate_node::api::Error;
 use quorate_node::{MemberChange, Note};
 use std::sync::atomic::Ordering;
@@ -195,7 +196,7 @@ pub fn write(note: &Note, shared: &Shared, data_dir: &str) {
             METRICS.compaction_last_s.store(now_s, Ordering::Relaxed);
             tracing::info!(
                 "compact-revision" = revision,
-                "took" = %spell_duration(took),
+                "took" = %duration::format(took),
                 "number-of-keys-compacted" = removed,
                 "hash" = hash,
                 "finished scheduled compaction"

@@ -3,7 +3,7 @@
 //!
 //! The request is looked at only then: it is decoded from the message that the transport kept.
 
-use crate::logging::{spell_duration, time_before};
+use crate::logging::time_before;
 use crate::metrics::METRICS;
 use crate::request_text;
 use crate::transport::Body;
@@ -14,6 +14,7 @@ use quorate_api::etcdserverpb::{
     DeleteRangeRequest, DeleteRangeResponse, PutRequest, RangeRequest, RangeResponse, TxnRequest,
     TxnResponse,
 };
+use quorate_go::duration;
 use std::time::Duration;
 
 /// Thresholds below this cannot be told by the times of rounds.
@@ -80,7 +81,7 @@ impl Thresholds {
             ($level:ident) => {
                 tracing::$level!(
                     "start time" = %start,
-                    "time spent" = %spell_duration(call.took),
+                    "time spent" = %duration::format(call.took),
                     "remote" = call.remote.as_str(),
                     "response type" = call.method.path(),
                     "request count" = stats.request_count,
@@ -128,8 +129,8 @@ impl Thresholds {
             None => String::new(),
         };
         tracing::warn!(
-            "took" = %spell_duration(call.took),
-            "expected-duration" = %spell_duration(self.apply),
+            "took" = %duration::format(call.took),
+            "expected-duration" = %duration::format(self.apply),
             "prefix" = prefix,
             "request" = text.as_str(),
             "response" = response.as_str(),

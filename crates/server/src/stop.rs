@@ -5,8 +5,8 @@
 
 use crate::config::Config;
 use crate::driver::Started;
-use crate::logging::spell_duration;
 use crate::server::ServerError;
+use quorate_go::duration;
 use quorate_node::Reply;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub fn hand_over(started: &Started, config: &Config) {
             "local-member-id" = own.as_str(),
             "old-leader-member-id" = own.as_str(),
             "new-leader-member-id" = format!("{:x}", member.status().leader),
-            "took" = %spell_duration(began.elapsed()),
+            "took" = %duration::format(began.elapsed()),
             "leadership transfer finished"
         ),
         Ok(Reply::Failed(error) | Reply::Outcome(Err(error))) => tracing::warn!(

@@ -1,7 +1,7 @@
 //! What a command can fail with, its text and its exit code.
 
 use quorate_cli::exit::{self, Exit};
-use quorate_cli::go::system;
+use quorate_go::system;
 use std::io;
 use std::path::{Path, PathBuf};
 

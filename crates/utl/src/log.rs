@@ -1,8 +1,8 @@
 //! What is told on standard error while a command works, in the shape of zap's console encoder:
 //! time, level, place, message and fields, separated by tabs.
 
-use quorate_cli::go::time;
 use quorate_cli::streams::write_err;
+use quorate_go::time;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use prost::Message as _;
 use quorate_api::etcdserverpb::InternalRaftRequest;
 use quorate_bolt::{Db, Options, WriteTx};
 use quorate_cli::Invocation;
-use quorate_cli::go::quote::quote;
+use quorate_go::quote::quote;
 use quorate_wal::types::{Entry, EntryKind};
 use std::path::{Path, PathBuf};
 use version::Version;

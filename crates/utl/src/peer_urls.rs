@@ -6,7 +6,7 @@
 mod resolve;
 
 use crate::error::Failure;
-use quorate_cli::go::quote::quote;
+use quorate_go::quote::quote;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A peer's URL.

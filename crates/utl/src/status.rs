@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::output::{self, Report};
 use quorate_bolt::{Db, ReadTx};
 use quorate_cli::Invocation;
-use quorate_cli::go::size::human_bytes;
+use quorate_go::size::human_bytes;
 use quorate_store::keyvalue::KeyValueRef;
 use quorate_store::revision::RowKey;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, Value};
 use quorate_api::etcdserverpb::InternalRaftRequest;
-use quorate_cli::go::quote::quote;
+use quorate_go::quote::quote;
 use std::sync::LazyLock;
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {

@@ -2,9 +2,9 @@
 //! are a conflict that ends the program; one that belongs to no flag is warned about.
 
 use quorate_cli::exit::{self, Exit};
-use quorate_cli::go::json::string;
-use quorate_cli::go::time;
 use quorate_cli::streams::write_err;
+use quorate_go::json::string;
+use quorate_go::time;
 use std::collections::BTreeMap;
 
 const PREFIX: &str = "ETCDCTL_";

@@ -153,7 +153,7 @@ impl Globals {
     /// What is used, as variables; the password is not shown.
     fn listing(&self, cluster: bool) -> String {
         let mut out = String::new();
-        let duration = quorate_cli::go::duration::format;
+        let duration = quorate_go::duration::format;
         let mut line = |name: &str, value: &str| {
             writeln!(out, "{}={value}", environment::variable(name))
                 .expect("writing to a String cannot fail");
@@ -222,19 +222,19 @@ impl Values<'_> {
 
     fn flag(&self, name: &str) -> bool {
         self.variable(name)
-            .and_then(|text| quorate_cli::go::number::parse_bool(text).ok())
+            .and_then(|text| quorate_go::number::parse_bool(text).ok())
             .unwrap_or_else(|| self.given.flag(name))
     }
 
     fn int(&self, name: &str) -> i64 {
         self.variable(name)
-            .and_then(|text| quorate_cli::go::number::parse_i64(text, 0).ok())
+            .and_then(|text| quorate_go::number::parse_i64(text, 0).ok())
             .unwrap_or_else(|| self.given.int(name))
     }
 
     fn duration(&self, name: &str) -> Duration {
         self.variable(name)
-            .and_then(|text| quorate_cli::go::duration::parse(text).ok())
+            .and_then(|text| quorate_go::duration::parse(text).ok())
             .unwrap_or_else(|| self.given.duration(name))
     }
 

@@ -4,11 +4,11 @@ use crate::session::Session;
 use clap::Command;
 use quorate_cli::exit::Exit;
 use quorate_cli::flags::switch;
-use quorate_cli::go::number;
 use quorate_cli::streams::write_out;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::{CompactionRequest, CompactionResponse};
+use quorate_go::number;
 
 /// The definition.
 pub fn command() -> Command {

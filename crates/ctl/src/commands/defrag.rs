@@ -4,11 +4,11 @@ use super::endpoint::{ask, cluster, endpoints};
 use crate::session::Setting;
 use clap::Command;
 use quorate_cli::exit::{self, Exit};
-use quorate_cli::go::duration;
 use quorate_cli::streams::{write_err, write_out};
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::{DefragmentRequest, DefragmentResponse};
+use quorate_go::duration;
 use tokio::time::Instant;
 
 /// The definition.

@@ -7,11 +7,11 @@ use clap::Command;
 use quorate_cli::Given;
 use quorate_cli::exit::Exit;
 use quorate_cli::flags::switch;
-use quorate_cli::go::quote::quote;
 use quorate_cli::streams::write_err;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::DeleteRangeRequest;
+use quorate_go::quote::quote;
 use std::time::Duration;
 
 /// The definition.

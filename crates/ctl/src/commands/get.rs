@@ -9,11 +9,11 @@ use clap::Command;
 use quorate_cli::Given;
 use quorate_cli::exit::{self, Exit};
 use quorate_cli::flags::{int, switch, text};
-use quorate_cli::go::quote::quote;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::range_request::{SortOrder, SortTarget};
 use quorate_client::api::etcdserverpb::{RangeRequest, RangeResponse, RangeStreamResponse};
+use quorate_go::quote::quote;
 
 /// The definition.
 pub fn command() -> Command {

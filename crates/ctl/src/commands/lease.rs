@@ -6,11 +6,11 @@ use crate::session::Session;
 use clap::Command;
 use quorate_cli::exit::{self, Exit};
 use quorate_cli::flags::switch;
-use quorate_cli::go::number;
 use quorate_cli::streams::write_out;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::{Error as Known, Method};
+use quorate_go::number;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 

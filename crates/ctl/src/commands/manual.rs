@@ -3,8 +3,8 @@
 use crate::cli::tree;
 use clap::Command;
 use quorate_cli::exit::Exit;
-use quorate_cli::go::system;
 use quorate_cli::{Invocation, flags, pages};
+use quorate_go::system;
 use std::path::PathBuf;
 
 /// The command's name: one that no command is cut to.

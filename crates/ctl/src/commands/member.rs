@@ -6,12 +6,12 @@ use crate::session::Session;
 use clap::Command;
 use quorate_cli::exit::Exit;
 use quorate_cli::flags::{switch, text};
-use quorate_cli::go::number;
-use quorate_cli::go::quote::quote;
 use quorate_cli::streams::write_out;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb as pb;
+use quorate_go::number;
+use quorate_go::quote::quote;
 
 /// The definition.
 pub fn command() -> Command {

@@ -4,10 +4,10 @@ use crate::print::Answer;
 use crate::session::{Session, Setting};
 use clap::Command;
 use quorate_cli::exit::Exit;
-use quorate_cli::go::number;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::{MoveLeaderRequest, StatusRequest, StatusResponse};
+use quorate_go::number;
 
 /// The definition.
 pub fn command() -> Command {

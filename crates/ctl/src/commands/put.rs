@@ -6,10 +6,10 @@ use clap::Command;
 use quorate_cli::Given;
 use quorate_cli::exit::Exit;
 use quorate_cli::flags::{switch, text};
-use quorate_cli::go::number;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::PutRequest;
+use quorate_go::number;
 use std::io::{self, Read};
 
 /// The definition.

@@ -9,8 +9,6 @@ use crate::words;
 use clap::Command;
 use quorate_cli::exit::{self, Exit};
 use quorate_cli::flags::{self, switch};
-use quorate_cli::go::number;
-use quorate_cli::go::quote::{quote, scan_quoted};
 use quorate_cli::parse::parse_line;
 use quorate_cli::streams::write_out;
 use quorate_cli::{Invocation, find};
@@ -18,6 +16,8 @@ use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use quorate_client::api::etcdserverpb::request_op::Request;
 use quorate_client::api::etcdserverpb::{Compare, RequestOp, TxnRequest};
+use quorate_go::number;
+use quorate_go::quote::{quote, scan_quoted};
 use std::io::{self, BufRead};
 
 /// The definition.

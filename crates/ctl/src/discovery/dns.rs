@@ -8,7 +8,7 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{RData, rdata::SRV};
 use hickory_resolver::system_conf::read_system_conf;
-use quorate_cli::go::system;
+use quorate_go::system;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const PORT: u16 = 53;

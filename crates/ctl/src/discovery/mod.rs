@@ -15,7 +15,7 @@ pub async fn endpoints(globals: &Globals) -> Result<Vec<String>, Exit> {
     let mut endpoints = Vec::new();
     for endpoint in found {
         if !globals.insecure_discovery && endpoint.starts_with("http://") {
-            let quoted = quorate_cli::go::quote::quote(endpoint.as_bytes());
+            let quoted = quorate_go::quote::quote(endpoint.as_bytes());
             write_err(format!("ignoring discovered insecure endpoint {quoted}\n").as_bytes());
         } else {
             endpoints.push(endpoint);

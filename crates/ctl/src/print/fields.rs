@@ -2,12 +2,12 @@
 
 use super::simple::{alarm_name, event_name};
 use super::{Answer, Health};
-use quorate_cli::go::duration;
-use quorate_cli::go::quote::quote;
 use quorate_client::api::authpb::permission;
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::etcdserverpb::response_op::Response;
 use quorate_client::api::mvccpb;
+use quorate_go::duration;
+use quorate_go::quote::quote;
 use std::fmt::{Display, Write};
 
 /// The fields of an answer, where the form has some for it.

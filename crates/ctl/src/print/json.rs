@@ -3,12 +3,12 @@
 
 use super::object::{Fields, Object, build, list, object};
 use super::{Answer, Health};
-use quorate_cli::go::duration;
-use quorate_cli::go::json::{bytes, string};
 use quorate_client::api::authpb::Permission;
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::etcdserverpb::response_op::Response;
 use quorate_client::api::mvccpb;
+use quorate_go::duration;
+use quorate_go::json::{bytes, string};
 
 type Header = Option<pb::ResponseHeader>;
 

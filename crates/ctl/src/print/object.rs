@@ -1,7 +1,7 @@
 //! Objects in JSON as Go's encoding/json writes them: fields in their order, nothing between them,
 //! zero values left out where the field says so.
 
-use quorate_cli::go::json::{bytes, string};
+use quorate_go::json::{bytes, string};
 use std::fmt::{Display, Write};
 
 /// What can be an object.

@@ -1,9 +1,9 @@
 //! The rows of members and endpoints that the simple form and the table share.
 
 use super::{Answer, Health};
-use quorate_cli::go::duration;
-use quorate_cli::go::size::human_bytes;
 use quorate_client::api::etcdserverpb as pb;
+use quorate_go::duration;
+use quorate_go::size::human_bytes;
 
 /// Column titles and rows.
 pub struct Rows {

@@ -1,11 +1,11 @@
 //! The simple form: short lines for people, and for the many scripts that read them.
 
 use super::{Answer, Health, Page, permissions, rows};
-use quorate_cli::go::duration;
 use quorate_client::api::etcdserverpb as pb;
 use quorate_client::api::etcdserverpb::response_op::Response;
 use quorate_client::api::mvccpb;
 use quorate_client::api::mvccpb::event::EventType;
+use quorate_go::duration;
 use std::io::Write;
 
 /// The lines of an answer.

@@ -1,6 +1,7 @@
 //! Values of flags, in Go's spelling.
 
 use super::flags::{Flag, Kind};
+use quorate_go::{duration, number};
 
 /// Whether a value fits its flag; else what is wrong, in Go's words.
 pub fn check(flag: &Flag, value: &str) -> Result<(), String> {
@@ -24,58 +25,18 @@ pub fn check(flag: &Flag, value: &str) -> Result<(), String> {
     })
 }
 
-/// Go's strconv.ParseBool.
+/// A boolean as Go reads it.
 pub fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
+    number::parse_bool(text).ok()
 }
 
-/// Go's time.ParseDuration, for durations that are not negative; in nanoseconds.
+/// A duration as Go reads it, if it is not negative; in nanoseconds.
 pub fn parse_duration_ns(text: &str) -> Option<u64> {
-    let text = text.strip_prefix('+').unwrap_or(text);
-    if text == "0" {
-        return Some(0);
-    }
-    let (mut rest, mut total) = (text, 0u64);
-    if rest.is_empty() {
+    if text.starts_with('-') {
         return None;
     }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let unit_len = tail
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_len);
-        let unit_ns: u64 = match unit {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return None,
-        };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() {
-            return None;
-        }
-        let whole: u64 = if whole.is_empty() {
-            0
-        } else {
-            whole.parse().ok()?
-        };
-        total = total.checked_add(whole.checked_mul(unit_ns)?)?;
-        if !fraction.is_empty() {
-            let fraction: f64 = format!("0.{fraction}").parse().ok()?;
-            total = total.checked_add((fraction * unit_ns as f64) as u64)?;
-        }
-        rest = tail;
-    }
-    Some(total)
+    let duration = duration::parse(text).ok()?;
+    u64::try_from(duration.as_nanos()).ok()
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ pub mod compare;
 
 use crate::config::Config;
 use crate::driver::Handle;
-use crate::logging::spell_duration;
 use crate::peer_api::hash_kv::{Asker, PeerHash, fetch_hashes};
 use crate::peer_api::{Exchange, Peers, Tasks, hash_here};
 use compare::{Around, Compaction};
 use quorate_api::Error;
 use quorate_api::etcdserverpb::AlarmType;
+use quorate_go::duration;
 use quorate_node::store::View;
 use quorate_node::store::hash::{KeyValueHash, hash_by_revision};
 use quorate_node::store::membership::spell_id;
@@ -50,7 +50,7 @@ pub async fn check_at_start(
     let id = asker.member_id;
     tracing::info!(
         "local-member-id" = spell_id(id),
-        "timeout" = %spell_duration(asker.timeout),
+        "timeout" = %duration::format(asker.timeout),
         "starting initial corruption check"
     );
     let own = hash_by_revision(view, &view.hashes, 0)
@@ -92,7 +92,7 @@ pub fn start(peers: &Peers, intervals: Intervals) -> Tasks {
     if !intervals.periodic.is_zero() {
         tracing::info!(
             "local-member-id" = spell_id(peers.member.member_id()),
-            "interval" = %spell_duration(intervals.periodic),
+            "interval" = %duration::format(intervals.periodic),
             "enabled corruption checking"
         );
         let checker = Checker::new(peers);
@@ -178,7 +178,7 @@ impl Checker {
         let member = self.peers.member.clone();
         tracing::info!(
             "local-member-id" = spell_id(member.member_id()),
-            "timeout" = %spell_duration(self.peers.timings.request),
+            "timeout" = %duration::format(self.peers.timings.request),
             "starting compact hash check"
         );
         let view = member.view();

@@ -7,11 +7,11 @@
 //! Entries that are replayed at the start were not appended here and are not counted.
 
 use super::Waiter;
-use crate::logging::spell_duration;
 use crate::metrics::{METRICS, Operation};
 use crate::request_text;
 use bytes::Bytes;
 use prost::Message as _;
+use quorate_go::duration;
 use quorate_node::store::revision::Revision;
 use quorate_node::store::{Answer, View};
 use quorate_node::{LogJob, Reply};
@@ -133,8 +133,8 @@ impl Entries {
             let response = response.map_or_else(String::new, |bytes| format!("size:{bytes}"));
             METRICS.slow_applies.inc();
             tracing::warn!(
-                "took" = %spell_duration(took),
-                "expected-duration" = %spell_duration(self.slow),
+                "took" = %duration::format(took),
+                "expected-duration" = %duration::format(self.slow),
                 "prefix" = if requests > 1 { format!("largest of {requests} requests: ") } else { String::new() },
                 "request" = request_text::of_entry(&entry),
                 "response" = response.as_str(),

@@ -9,6 +9,7 @@
 use super::instruments::{Distribution, LATENCY};
 use super::text::{Kind, Page};
 use quorate_api::{Code, Method};
+use quorate_go::grpc::code_name;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -200,29 +201,6 @@ fn handled(method: Method, code: Code) -> u64 {
     total(&shards(), |shard| {
         shard.methods[method as usize].handled[code as usize].get()
     })
-}
-
-/// A code as grpc-go spells it.
-fn code_name(code: usize) -> &'static str {
-    [
-        "OK",
-        "Canceled",
-        "Unknown",
-        "InvalidArgument",
-        "DeadlineExceeded",
-        "NotFound",
-        "AlreadyExists",
-        "PermissionDenied",
-        "ResourceExhausted",
-        "FailedPrecondition",
-        "Aborted",
-        "OutOfRange",
-        "Unimplemented",
-        "Internal",
-        "Unavailable",
-        "DataLoss",
-        "Unauthenticated",
-    ][code]
 }
 
 fn type_name(method: Method) -> &'static str {

@@ -6,6 +6,7 @@
 
 use super::exchange::{Exchange, get};
 use bytes::Bytes;
+use quorate_go::number;
 use quorate_node::ETCD_VERSION;
 use quorate_node::store::membership::{Member, Membership, spell_id};
 use serde::{Deserialize, Serialize};
@@ -126,15 +127,6 @@ pub async fn fetch_versions(
     versions
 }
 
-/// As Go's strconv.ParseBool.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
-}
-
 /// Whether the cluster is on its way down, by the first member that tells; no, where none does.
 pub async fn fetch_downgrade_enabled(
     exchange: &dyn Exchange,
@@ -144,7 +136,7 @@ pub async fn fetch_downgrade_enabled(
 ) -> bool {
     let read = |body: &Bytes| {
         let text = String::from_utf8_lossy(body);
-        parse_bool(&text).ok_or_else(|| ("failed to convert response", text.into_owned()))
+        number::parse_bool(&text).map_err(|_| ("failed to convert response", text.into_owned()))
     };
     for member in members.iter().filter(|member| member.id != local) {
         match ask(exchange, member, DOWNGRADE_PATH, timeout, read).await {

@@ -6,10 +6,10 @@
 //!   that does not read is as good as gone.
 
 use super::address::{PeerAddress, PeerUrl};
-use crate::errno::spell;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use quorate_go::system;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
@@ -35,7 +35,7 @@ const LOOKUPS_MAX: usize = 4;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
     /// The system's answer.
-    #[error("dial {at}: {}", spell(source))]
+    #[error("dial {at}: {}", system::text(source))]
     Connect { at: String, source: io::Error },
     /// It took too long.
     #[error("dial {at}: i/o timeout")]

@@ -37,7 +37,6 @@ mod post;
 mod probe;
 mod queue;
 mod serve;
-mod size;
 mod snapshot_receiver;
 mod snapshot_sender;
 mod status;

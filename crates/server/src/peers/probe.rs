@@ -5,7 +5,7 @@
 use super::client::{Request, fetch};
 use super::identity::hex;
 use super::status::Status;
-use crate::logging::spell_duration;
+use quorate_go::duration;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{MissedTickBehavior, interval};
@@ -43,7 +43,7 @@ pub(super) async fn run(status: Rc<Status>, mut urls: Vec<String>) {
                 tracing::warn!(
                     "round-tripper-name" = ROUND_TRIPPER,
                     "remote-peer-id" = hex(status.id),
-                    "rtt" = spell_duration(smoothed),
+                    "rtt" = duration::format(smoothed),
                     "error" = error,
                     "prober detected unhealthy status"
                 );
@@ -64,8 +64,8 @@ pub(super) async fn run(status: Rc<Status>, mut urls: Vec<String>) {
                     tracing::warn!(
                         "round-tripper-name" = ROUND_TRIPPER,
                         "remote-peer-id" = hex(status.id),
-                        "clock-drift" = spell_duration(drift),
-                        "rtt" = spell_duration(smoothed),
+                        "clock-drift" = duration::format(drift),
+                        "rtt" = duration::format(smoothed),
                         "prober found high clock drift"
                     );
                 }

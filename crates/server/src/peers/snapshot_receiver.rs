@@ -14,11 +14,11 @@ use super::metrics::{Link, NETWORK};
 use super::serve::{
     BodyError, Refused, Reply, admit, empty, error, forbidden, next_piece, require,
 };
-use super::size::spell_size;
-use crate::logging::spell_duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use quorate_go::duration;
+use quorate_go::size::human_bytes;
 use quorate_node::disk::{Disk, File, Mode};
 use quorate_node::raft::{Message, MessageKind};
 use quorate_node::wal::raftpb::decode_message;
@@ -183,7 +183,7 @@ async fn receive(
         "remote-snapshot-sender-id" = from,
         "incoming-snapshot-index" = index,
         "incoming-snapshot-message-size-bytes" = size,
-        "incoming-snapshot-message-size" = spell_size(size as u64),
+        "incoming-snapshot-message-size" = human_bytes(size as u64),
         "receiving database snapshot"
     );
     let (database, bytes) = match save(hub, index, body, rest).await {
@@ -206,8 +206,8 @@ async fn receive(
         "remote-snapshot-sender-id" = from,
         "incoming-snapshot-index" = index,
         "incoming-snapshot-size-bytes" = bytes,
-        "incoming-snapshot-size" = spell_size(bytes),
-        "download-took" = spell_duration(began.elapsed()),
+        "incoming-snapshot-size" = human_bytes(bytes),
+        "download-took" = duration::format(began.elapsed()),
         "received and saved database snapshot"
     );
     let taken = hub.local.host.received_snapshot(message, database);
@@ -321,7 +321,7 @@ async fn save(
         tracing::info!(
             "path" = path.display().to_string(),
             "bytes" = bytes,
-            "size" = spell_size(bytes),
+            "size" = human_bytes(bytes),
             "saved database snapshot to disk"
         );
         NETWORK.database_save.observe(began.elapsed());

@@ -12,10 +12,10 @@ use super::host::SnapshotSource;
 use super::identity::hex;
 use super::picker::Picker;
 use super::post::{PostError, judge, request};
-use super::size::spell_size;
 use super::status::Status;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use quorate_go::size::human_bytes;
 use quorate_node::raft::Message;
 use std::io;
 use std::pin::Pin;
@@ -66,7 +66,7 @@ async fn send_and_tell(
     let index = (message.snapshot.as_ref()).map_or(0, |snapshot| snapshot.metadata.index);
     let body = SnapshotBody::new(&message, source);
     let (remote, bytes) = (hex(status.id), body.total);
-    let size = spell_size(bytes);
+    let size = human_bytes(bytes);
     tracing::info!(
         "snapshot-index" = index,
         "remote-peer-id" = remote,
@@ -172,7 +172,7 @@ impl SnapshotBody {
             self.reading = Reading::Done;
             tracing::info!(
                 "bytes" = self.database,
-                "size" = spell_size(self.database),
+                "size" = human_bytes(self.database),
                 "sent database snapshot to writer"
             );
             return;

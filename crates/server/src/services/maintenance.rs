@@ -5,7 +5,6 @@ use super::propose::Field;
 use super::{Caller, Services, body, decode, store_status};
 use crate::cluster_versions::storage_version_of;
 use crate::driver::Waiter;
-use crate::logging::spell_duration;
 use crate::metrics::{METRICS, Operation, Tally};
 use crate::transport::{Reply, Status};
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use quorate_api::etcdserverpb::{
     AlarmRequest, AlarmType, DefragmentResponse, DowngradeInfo, HashKvRequest, HashKvResponse,
     HashResponse, MoveLeaderRequest, MoveLeaderResponse, StatusRequest, StatusResponse,
 };
+use quorate_go::duration;
 use quorate_node::store::hash::{hash_by_revision, hash_file};
 use quorate_node::store::membership::spell_id;
 use quorate_node::store::quota::DEFAULT_QUOTA_BYTES;
@@ -164,7 +164,7 @@ impl Services {
                         "local-member-id" = spell_id(own),
                         "old-leader-member-id" = spell_id(own),
                         "new-leader-member-id" = spell_id(target_id),
-                        "took" = %spell_duration(began.elapsed()),
+                        "took" = %duration::format(began.elapsed()),
                         "leadership transfer finished"
                     );
                     Ok(body(&MoveLeaderResponse { header: None }))

@@ -2,8 +2,8 @@
 
 use crate::error::Failure;
 use quorate_cli::format::Format;
-use quorate_cli::go::size::human_bytes;
 use quorate_cli::streams::write_out;
+use quorate_go::size::human_bytes;
 use serde::Serialize;
 use std::path::Path;
 

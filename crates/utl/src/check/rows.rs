@@ -4,7 +4,7 @@
 //! other. Above the revision of the last compaction nothing is missing: revisions count up by one,
 //! changes within one from 0, and a key begins with its first version.
 
-use quorate_cli::go::quote::quote;
+use quorate_go::quote::quote;
 use quorate_store::keyvalue::KeyValueRef;
 use quorate_store::revision::{Revision, RowKey};
 use std::collections::{BTreeSet, HashMap};

@@ -1,7 +1,7 @@
 //! A version of etcd, as go-semver reads and writes it.
 
-use quorate_cli::go::number;
-use quorate_cli::go::quote::quote;
+use quorate_go::number;
+use quorate_go::quote::quote;
 use std::fmt;
 
 /// `major.minor.patch`; what else a semantic version may have is not kept.

@@ -4,8 +4,8 @@
 
 use super::PeerUrl;
 use crate::log;
-use quorate_cli::go::quote::quote;
-use quorate_cli::go::system;
+use quorate_go::quote::quote;
+use quorate_go::system;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};

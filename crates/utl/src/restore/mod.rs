@@ -18,7 +18,7 @@ use crate::log;
 use crate::peer_urls::InitialCluster;
 use member_files::NewCluster;
 use quorate_cli::Invocation;
-use quorate_cli::go::quote::quote;
+use quorate_go::quote::quote;
 use serde_json::json;
 use staging::Staging;
 use std::path::{Path, PathBuf};

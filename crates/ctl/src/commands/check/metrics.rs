@@ -1,6 +1,6 @@
 //! One figure from a member's metrics page.
 
-use quorate_cli::go::system;
+use quorate_go::system;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -11,10 +11,10 @@ use load::{Load, Report};
 use quorate_cli::Invocation;
 use quorate_cli::exit::{self, Exit};
 use quorate_cli::flags::{self, bytes, switch, text};
-use quorate_cli::go::quote::quote;
 use quorate_cli::streams::write_out;
 use quorate_client::Client;
 use quorate_client::api::etcdserverpb::{DeleteRangeRequest, RangeRequest};
+use quorate_go::quote::quote;
 use std::time::Duration;
 
 /// The definition.

@@ -2,7 +2,7 @@
 //! ETCDCTL_WATCH_KEY and ETCDCTL_WATCH_RANGE_END instead.
 
 use quorate_cli::exit::Exit;
-use quorate_cli::go::quote::quote;
+use quorate_go::quote::quote;
 use std::os::unix::ffi::OsStringExt;
 
 /// The keys that variables name.

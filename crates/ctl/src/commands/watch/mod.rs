@@ -15,14 +15,14 @@ use quorate_cli::Given;
 use quorate_cli::Invocation;
 use quorate_cli::exit::{self, Exit};
 use quorate_cli::flags::{self, int, switch};
-use quorate_cli::go::quote::quote;
-use quorate_cli::go::system;
 use quorate_cli::parse::parse_line;
 use quorate_cli::streams::{write_err, write_out};
 use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::{WatchCreateRequest, WatchResponse};
 use quorate_client::api::mvccpb::Event;
 use quorate_client::{Client, Error, Watcher};
+use quorate_go::quote::quote;
+use quorate_go::system;
 use tokio::process::Command as Process;
 use tokio::sync::broadcast;
 

@@ -63,5 +63,12 @@ mod tests {
         let since = Duration::new(1_795_990_307, 60_789);
         assert_eq!(seconds(since), "2026-11-29T22:11:47Z");
         assert_eq!(micros(since), "2026-11-29T22:11:47.000060Z");
+        for (seconds, nanos, text) in [
+            (0, 7_000, "1970-01-01T00:00:00.000007Z"),
+            (951_827_696, 0, "2000-02-29T12:34:56.000000Z"),
+            (1_795_966_200, 999_999_000, "2026-11-29T15:30:00.999999Z"),
+        ] {
+            assert_eq!(micros(Duration::new(seconds, nanos)), text);
+        }
     }
 }

@@ -19,5 +19,13 @@ mod tests {
     fn system_errors_are_gos() {
         let missing = std::fs::File::open("/no/such/file").expect_err("no such file");
         assert_eq!(text(&missing), "no such file or directory");
+        for (number, words) in [
+            (98, "address already in use"),
+            (13, "permission denied"),
+            (20, "not a directory"),
+            (2, "no such file or directory"),
+        ] {
+            assert_eq!(text(&std::io::Error::from_raw_os_error(number)), words);
+        }
     }
 }

@@ -129,6 +129,12 @@ mod tests {
             ("2.968587ms", 2_968_587),
             ("1µs", 1_000),
             ("7ns", 7),
+            ("1.5µs", 1_500),
+            ("250ms", 250_000_000),
+            ("1.000001ms", 1_000_001),
+            ("1.5s", 1_500_000_000),
+            ("1m1s", 61_000_000_000),
+            ("1h30m0s", 5_400_000_000_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)), "{text}");
             assert_eq!(format(Duration::from_nanos(nanos)), text);
