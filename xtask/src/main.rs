@@ -31,6 +31,7 @@ usage: cargo xtask COMMAND
               failpoints        each failpoint, and what reaches it
               rolling           members of etcd become members of quorate one by one, and back
               tools             quoratectl and quorateutl beside etcdctl and etcdutl
+              check             what quorateutl finds in files of both servers, damaged and whole
     options:  --run REGEX       only the tests that match, as go test -run takes it
               --listed          common, e2e: only the tests that must pass
               --part NAME       common, e2e: only the tests of conformance/passing/NAME.txt
@@ -43,8 +44,8 @@ usage: cargo xtask COMMAND
               --count N         robustness: rounds; each draws clusters and faults anew
               --minutes N       robustness: as many rounds as begin within that time
               --plain-peers     robustness: no TLS between the members
-              --rounds N        kills: restarts; roundtrip, rolling: changes of hands
-              --seed N          kills, roundtrip, rolling: where the randomness begins
+              --rounds N        kills: restarts; roundtrip, rolling: changes of hands; check: damages
+              --seed N          kills, roundtrip, rolling, check: where the randomness begins
   sim [OPTIONS]                 run clusters in the simulator
     options:  --seeds N         how many seeds (default: 100)
               --from S          the first of them

@@ -26,10 +26,12 @@ pub enum Suite {
     Failpoints,
     /// The command-line tools beside the real ones.
     Tools,
+    /// What quorateutl finds in damaged files, and in whole ones.
+    Check,
 }
 
 impl Suite {
-    const ALL: [(&'static str, Suite); 10] = [
+    const ALL: [(&'static str, Suite); 11] = [
         ("common", Suite::Common),
         ("e2e", Suite::E2e),
         ("raft", Suite::Raft),
@@ -40,6 +42,7 @@ impl Suite {
         ("rolling", Suite::Rolling),
         ("failpoints", Suite::Failpoints),
         ("tools", Suite::Tools),
+        ("check", Suite::Check),
     ];
 
     /// Its name on the command line and in file names.
@@ -63,7 +66,10 @@ impl Suite {
 
     /// Whether it takes a number of rounds and a seed.
     pub fn is_random(self) -> bool {
-        matches!(self, Suite::Kills | Suite::RoundTrip | Suite::Rolling)
+        matches!(
+            self,
+            Suite::Kills | Suite::RoundTrip | Suite::Rolling | Suite::Check
+        )
     }
 
     /// Whether it needs servers with failpoints.
@@ -75,6 +81,8 @@ impl Suite {
     fn usually_real(self) -> Vec<String> {
         let names: &[&str] = match self {
             Suite::Tools => &["etcd"],
+            // The real server is there besides.
+            Suite::Check => &[],
             _ => &["etcdctl", "etcdutl"],
         };
         names.iter().map(|name| (*name).to_owned()).collect()

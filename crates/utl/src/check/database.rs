@@ -89,6 +89,7 @@ fn pages(db: &Db, report: &mut Report) -> Result<bool, Error> {
         page_bytes,
         pages: check.pages,
         unverified_pages: check.unverified_pages,
+        unverified_bytes: check.unverified_pages * page_bytes,
         ..DatabaseFacts::default()
     });
     Ok(check.is_ok())
@@ -104,6 +105,7 @@ fn contents(db: &Db, report: &mut Report) -> Result<Contents, Error> {
             small.take(name, key, value);
         })?;
     }
+    small.finish();
     for needed in ["key", "meta"] {
         if !names.iter().any(|name| name == needed.as_bytes()) {
             report.wrong(db.path(), format!("there is no bucket {needed}"));

@@ -46,6 +46,8 @@ pub struct DatabaseFacts {
     pub pages: u64,
     /// Those of them without a checksum, as etcd writes them.
     pub unverified_pages: u64,
+    /// Their bytes; that the tree they make is sound is checked, and what their values hold is not.
+    pub unverified_bytes: u64,
     pub buckets: u64,
     pub rows: u64,
     /// Keys that are not deleted.
@@ -163,8 +165,8 @@ impl DatabaseFacts {
         let unverified = match self.unverified_pages {
             0 => "all verified by their checksums".to_owned(),
             pages => format!(
-                "{pages} of them ({}) have no checksum and cannot be verified",
-                human_bytes(pages * self.page_bytes)
+                "{pages} of them ({}) have no checksum: the values in them cannot be verified",
+                human_bytes(self.unverified_bytes)
             ),
         };
         format!(

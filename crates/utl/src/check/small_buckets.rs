@@ -1,4 +1,7 @@
 //! What the buckets beside `key` hold: that it can be read.
+//!
+//! A name that is not known is wrong, since damage makes such names, unless the file says that a
+//! later release wrote it.
 
 use prost::Message;
 use quorate_api::{authpb, etcdserverpb, leasepb};
@@ -6,6 +9,15 @@ use quorate_store::buckets::BucketId;
 use quorate_store::membership::Membership;
 use quorate_store::revision::RowKey;
 use std::collections::BTreeSet;
+
+/// The newest release whose files are known to the last name: major, minor.
+const NEWEST: (u64, u64) = (3, 7);
+
+/// Whether a key is one of those that releases up to [`NEWEST`] write.
+enum Known {
+    Yes,
+    No,
+}
 
 /// What they hold.
 #[derive(Default)]
@@ -20,6 +32,10 @@ pub struct SmallBuckets {
     pub members: Membership,
     pub wrong: Vec<String>,
     pub notes: Vec<String>,
+    /// What is not known, and where.
+    unknown: BTreeSet<String>,
+    /// A later release than this one wrote the file.
+    is_later: bool,
 }
 
 impl SmallBuckets {
@@ -33,18 +49,31 @@ impl SmallBuckets {
         let name = String::from_utf8_lossy(bucket).into_owned();
         let shown = String::from_utf8_lossy(key).into_owned();
         let Some(id) = BucketId::ALL.into_iter().find(|id| *id.name() == *name) else {
-            if !self.notes.iter().any(|note| note.contains(&name)) {
-                self.notes.push(format!("bucket {name} is not known"));
-            }
+            self.unknown.insert(format!("bucket {name}"));
             return;
         };
-        if let Err(what) = self.read(id, key, value) {
-            self.wrong
-                .push(format!("bucket {name}, key {shown}: {what}"));
+        match self.read(id, key, value) {
+            Ok(Known::Yes) => {}
+            Ok(Known::No) => {
+                self.unknown.insert(format!("bucket {name}, key {shown}"));
+            }
+            Err(what) => self
+                .wrong
+                .push(format!("bucket {name}, key {shown}: {what}")),
         }
     }
 
-    fn read(&mut self, bucket: BucketId, key: &[u8], value: &[u8]) -> Result<(), String> {
+    /// Decides on what is not known, once all is taken.
+    pub fn finish(&mut self) {
+        let told = match self.is_later {
+            true => &mut self.notes,
+            false => &mut self.wrong,
+        };
+        let unknown = std::mem::take(&mut self.unknown);
+        told.extend(unknown.iter().map(|what| format!("{what} is not known")));
+    }
+
+    fn read(&mut self, bucket: BucketId, key: &[u8], value: &[u8]) -> Result<Known, String> {
         let text = |error: prost::DecodeError| error.to_string();
         match bucket {
             BucketId::Meta => self.meta(key, value),
@@ -54,19 +83,22 @@ impl SmallBuckets {
                     return Err("the lease has another id".into());
                 }
                 self.leases.insert(lease.id);
-                Ok(())
+                Ok(Known::Yes)
             }
             BucketId::Alarm => etcdserverpb::AlarmMember::decode(key)
-                .map(|_| ())
+                .map(|_| Known::Yes)
                 .map_err(text),
+            BucketId::Cluster if key != b"clusterVersion" && key != b"downgrade" => Ok(Known::No),
             BucketId::Members | BucketId::MembersRemoved | BucketId::Cluster => {
                 let restored = self.members.restore(bucket, key, value);
-                restored.map_err(|error| error.to_string())
+                restored
+                    .map(|()| Known::Yes)
+                    .map_err(|error| error.to_string())
             }
             BucketId::Auth => match (key, value.len()) {
-                (b"authEnabled", 1) | (b"authRevision", 8) => Ok(()),
+                (b"authEnabled", 1) | (b"authRevision", 8) => Ok(Known::Yes),
                 (b"authEnabled" | b"authRevision", len) => Err(format!("is {len} bytes long")),
-                _ => Ok(()),
+                _ => Ok(Known::No),
             },
             BucketId::AuthUsers => {
                 let user = authpb::User::decode(value).map_err(text)?;
@@ -79,7 +111,7 @@ impl SmallBuckets {
         }
     }
 
-    fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+    fn meta(&mut self, key: &[u8], value: &[u8]) -> Result<Known, String> {
         let number = || {
             let bytes: Result<[u8; 8], _> = value.try_into();
             bytes
@@ -101,12 +133,13 @@ impl SmallBuckets {
             }
             b"storageVersion" => {
                 let text = str::from_utf8(value).map_err(|error| error.to_string())?;
-                let numbers = text.split('.').filter(|part| part.parse::<u64>().is_ok());
-                if numbers.count() != 3 {
+                let numbers: Vec<u64> = text.split('.').map_while(|n| n.parse().ok()).collect();
+                let [major, minor, _patch] = numbers[..] else {
                     return Err(format!("{text} is no version"));
-                }
+                };
+                self.is_later = (major, minor) > NEWEST;
             }
-            _ => {}
+            _ => return Ok(Known::No),
         }
         if let (Some(finished), Some(scheduled)) = (self.finished, self.scheduled)
             && finished > scheduled
@@ -115,13 +148,13 @@ impl SmallBuckets {
                 "a compaction at {finished} is done, and the last one ordered is at {scheduled}"
             ));
         }
-        Ok(())
+        Ok(Known::Yes)
     }
 }
 
-fn same_name(key: &[u8], name: &[u8]) -> Result<(), String> {
+fn same_name(key: &[u8], name: &[u8]) -> Result<Known, String> {
     if key == name {
-        Ok(())
+        Ok(Known::Yes)
     } else {
         Err("it says it has another name".into())
     }
