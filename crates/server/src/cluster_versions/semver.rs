@@ -49,8 +49,12 @@ impl Version {
         if !is_word(pre) || !is_word(build) {
             return None;
         }
-        let mut numbers = text.splitn(3, '.').map(str::parse::<i64>);
-        let mut next = || numbers.next()?.ok();
+        let mut numbers = text.splitn(3, '.');
+        let mut next = || {
+            let digits = numbers.next()?;
+            let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+            if is_plain { digits.parse().ok() } else { None }
+        };
         Some(Version {
             major: next()?,
             minor: next()?,
@@ -147,7 +151,20 @@ mod tests {
             assert_eq!(Version::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Version::parse("3.6.1+git").unwrap().to_string(), "3.6.1");
-        for bad in ["", "3", "3.6", "3.6.x", "a.b.c", "3.6.1-a_b", "not_decided"] {
+        for bad in [
+            "",
+            "3",
+            "3.6",
+            "3.6.x",
+            "3.6.1.1",
+            "3.+6.1",
+            "v3.6.1",
+            "3..1",
+            "99999999999999999999.0.0",
+            "a.b.c",
+            "3.6.1-a_b",
+            "not_decided",
+        ] {
             assert_eq!(Version::parse(bad), None, "{bad}");
         }
         let minor = |text| Version::parse_minor(text).map(|version| version.to_string());

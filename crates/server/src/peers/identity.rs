@@ -3,9 +3,9 @@
 //! Source: `http.go` and `util.go` of etcd's rafthttp.
 
 use super::host::Settings;
+use crate::cluster_versions::semver::{MIN_CLUSTER, OWN, Version};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use quorate_node::ETCD_VERSION;
-use std::fmt;
 
 const SERVER_FROM: HeaderName = HeaderName::from_static("x-server-from");
 pub(super) const SERVER_VERSION: HeaderName = HeaderName::from_static("x-server-version");
@@ -19,6 +19,9 @@ const PEER_URLS: HeaderName = HeaderName::from_static("x-peerurls");
 /// The oldest cluster that a member of this version can be in.
 const MIN_CLUSTER_VERSION: &str = "3.0.0";
 
+/// The first version whose members serve streams.
+const STREAMS_SINCE: Version = Version::new(2, 1);
+
 /// URLs of a sender that are looked at.
 const PEER_URLS_MAX: usize = 64;
 
@@ -27,45 +30,9 @@ pub(super) fn hex(id: u64) -> String {
     format!("{id:x}")
 }
 
-/// Major and minor version: all that compatibility depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version {
-    major: u64,
-    minor: u64,
-}
-
-impl Version {
-    /// Reads `MAJOR.MINOR.PATCH`, with whatever stands behind a dash or plus.
-    fn parse(text: &str) -> Option<Version> {
-        let numbers = text.split(['-', '+']).next()?;
-        let mut parts = numbers.split('.');
-        let mut next = || {
-            let part = parts.next()?;
-            let digits = part.bytes().all(|byte| byte.is_ascii_digit());
-            if digits { part.parse().ok() } else { None }
-        };
-        let (major, minor, _patch): (u64, u64, u64) = (next()?, next()?, next()?);
-        parts.next().is_none().then_some(Version { major, minor })
-    }
-
-    fn local() -> Version {
-        Version::parse(ETCD_VERSION).expect("it is one")
-    }
-
-    fn local_min_cluster() -> Version {
-        Version::parse(MIN_CLUSTER_VERSION).expect("it is one")
-    }
-
-    /// Whether a member of this version, which is older than this one, serves streams.
-    fn has_streams(self) -> bool {
-        self >= Version { major: 2, minor: 1 }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
+/// The minor version of a text: all that compatibility depends on.
+fn minor(text: &str) -> Option<Version> {
+    Some(Version::parse(text)?.minor())
 }
 
 /// Why a member is not taken for one of this cluster. The texts are what it is told.
@@ -101,8 +68,8 @@ fn version_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
 
 /// Whether a response comes from a member that serves streams.
 pub(super) fn serves_streams(headers: &HeaderMap) -> bool {
-    let version = Version::parse(version_text(headers, &SERVER_VERSION));
-    version.is_some_and(|version| version >= Version::local() || version.has_streams())
+    let version = minor(version_text(headers, &SERVER_VERSION));
+    version.is_some_and(|version| version >= STREAMS_SINCE)
 }
 
 /// Who sent a request, and where it can be answered, if it says so.
@@ -155,14 +122,11 @@ impl Identity {
         let name = text(headers, &SERVER_FROM);
         let server = version_text(headers, &SERVER_VERSION);
         let min_cluster = version_text(headers, &MIN_CLUSTER_VERSION_HEADER);
-        let local = Version::local();
-        let versions = (Version::parse(server), Version::parse(min_cluster));
+        let versions = (minor(server), minor(min_cluster));
         let error = match versions {
             (None, _) | (_, None) => Some("remote version is no version"),
-            (Some(server), _) if server < Version::local_min_cluster() => {
-                Some("remote version is too low")
-            }
-            (_, Some(min_cluster)) if min_cluster > local => Some("local version is too low"),
+            (Some(server), _) if server < MIN_CLUSTER => Some("remote version is too low"),
+            (_, Some(min_cluster)) if min_cluster > OWN.minor() => Some("local version is too low"),
             _ => None,
         };
         if let Some(error) = error {
@@ -224,24 +188,6 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read() {
-        let parse = |text| Version::parse(text).map(|version| version.to_string());
-        for (text, version) in [
-            ("3.7.3", Some("3.7")),
-            ("3.7.0-alpha.1", Some("3.7")),
-            ("3.6.13+git", Some("3.6")),
-            ("3.7", None),
-            ("3.7.3.1", None),
-            ("3.+7.3", None),
-            ("v3.7.3", None),
-            ("", None),
-            ("99999999999999999999.0.0", None),
-        ] {
-            assert_eq!(parse(text).as_deref(), version, "{text:?}");
-        }
-    }
-
-    #[test]
     fn only_members_of_the_cluster_with_fitting_versions_are_taken() {
         let check = |server: &'static str, min: &'static str, cluster| {
             let mut list = vec![("x-etcd-cluster-id", cluster)];
@@ -262,6 +208,7 @@ mod tests {
         assert_eq!(check("x", "3.0.0", "abc"), Err(Incompatible::Version));
         assert_eq!(check("3.7.3", "3.0.0", "abd"), Err(Incompatible::Cluster));
         assert_eq!(Incompatible::Cluster.to_string(), "cluster ID mismatch");
+        assert_eq!(MIN_CLUSTER.to_string(), MIN_CLUSTER_VERSION);
     }
 
     #[test]
