@@ -2,6 +2,7 @@
 
 use crate::connection::Lane;
 use crate::{Client, Error, Result};
+use http::Uri;
 use quorate_api::Method;
 use tonic::Streaming;
 
@@ -11,7 +12,7 @@ pub struct Answers<A> {
     method: Method,
     stream: Streaming<A>,
     /// The connection lives as long as someone reads from it.
-    _lane: Lane,
+    lane: Lane,
     _client: Client,
 }
 
@@ -25,9 +26,14 @@ impl<A> Answers<A> {
         Answers {
             method,
             stream,
-            _lane: lane,
+            lane,
             _client: client.clone(),
         }
+    }
+
+    /// Which member they come from.
+    pub(crate) fn origin(&self) -> Uri {
+        self.lane.origin()
     }
 
     /// The next answer; `None` when the server has ended the stream well.

@@ -13,6 +13,7 @@
 use crate::connection::{Dialer, Lane};
 use crate::retry::Jitter;
 use crate::{Error, Result};
+use http::Uri;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -56,6 +57,24 @@ enum Choice {
     Up(Lane),
     Undecided,
     AllDown(String),
+}
+
+/// Members that were asked the same thing already, and have not answered; clones share the list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked(Arc<Mutex<Vec<Uri>>>);
+
+impl Asked {
+    pub(crate) fn add(&self, origin: Uri) {
+        self.list().push(origin);
+    }
+
+    fn has(&self, origin: &Uri) -> bool {
+        self.list().contains(origin)
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Uri>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Balancer {
@@ -114,12 +133,23 @@ impl Balancer {
     }
 
     /// A connection that is up; with `wait`, as soon as there is one.
-    pub(crate) async fn pick(&self, method: &'static str, wait: bool) -> Result<Lane> {
+    /// Of those, one that was asked comes last.
+    pub(crate) async fn pick(
+        &self,
+        method: &'static str,
+        wait: bool,
+        asked: Option<&Asked>,
+    ) -> Result<Lane> {
         let mut changes = self.changes.subscribe();
         loop {
             changes.mark_unchanged();
-            match self.choose() {
-                Choice::Up(lane) => return Ok(lane),
+            match self.choose(asked) {
+                Choice::Up(lane) => {
+                    if let Some(asked) = asked {
+                        asked.add(lane.origin());
+                    }
+                    return Ok(lane);
+                }
                 Choice::AllDown(reason) if !wait => {
                     return Err(Error::Connection {
                         method,
@@ -135,23 +165,30 @@ impl Balancer {
         }
     }
 
-    fn choose(&self) -> Choice {
+    fn choose(&self, asked: Option<&Asked>) -> Choice {
         let slots = self.slots();
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let mut undecided = false;
         let mut reasons = Vec::new();
+        let mut again = None;
         for turn in 0..slots.len() {
             let slot = &slots[first.wrapping_add(turn) % slots.len()];
             slot.start(&self.changes, &self.jitter);
             match &*slot.state() {
-                State::Up(lane) if !lane.is_closed() => return Choice::Up(lane.clone()),
+                State::Up(lane) if !lane.is_closed() => {
+                    if asked.is_none_or(|asked| !asked.has(&lane.origin())) {
+                        return Choice::Up(lane.clone());
+                    }
+                    again.get_or_insert_with(|| lane.clone());
+                }
                 State::Up(_) | State::Connecting => undecided = true,
                 State::Down(reason) => reasons.push(reason.clone()),
             }
         }
-        match undecided {
-            true => Choice::Undecided,
-            false => Choice::AllDown(reasons.join("; ")),
+        match (again, undecided) {
+            (Some(lane), _) => Choice::Up(lane),
+            (None, true) => Choice::Undecided,
+            (None, false) => Choice::AllDown(reasons.join("; ")),
         }
     }
 

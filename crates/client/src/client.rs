@@ -1,7 +1,7 @@
 //! A handle on a cluster, and the three shapes of a call.
 
 use crate::answers::Answers;
-use crate::balancer::Balancer;
+use crate::balancer::{Asked, Balancer};
 use crate::codec;
 use crate::connection::{Dialer, Lane};
 use crate::namespace::Namespace;
@@ -17,6 +17,7 @@ use quorate_api::Method;
 use quorate_api::error::Code;
 use quorate_api::etcdserverpb::{AuthenticateRequest, AuthenticateResponse};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Request;
@@ -25,6 +26,12 @@ use tonic::metadata::MetadataValue;
 
 /// The version of the API that requests say they speak.
 const API_VERSION: &str = "3.7";
+
+/// How long a member may take to check a password.
+const AUTHENTICATION: Duration = Duration::from_secs(5);
+
+/// Longer limits are none, and gRPC cannot tell all of them.
+const TIMEOUT_TOLD_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A handle on a cluster or one of its members; clones share the connections.
 ///
@@ -36,6 +43,8 @@ const API_VERSION: &str = "3.7";
 pub struct Client {
     shared: Arc<Shared>,
     require_leader: bool,
+    /// How long a call may take, with all its attempts.
+    time_limit: Option<Duration>,
     /// Where its keys are.
     pub(crate) namespace: Namespace,
     /// Set where reads must not go back.
@@ -65,6 +74,7 @@ impl Client {
         let jitter = Arc::new(Jitter::new(options.retry.seed));
         Ok(Client {
             require_leader: options.require_leader,
+            time_limit: options.request_timeout,
             namespace: Namespace::default(),
             order: None,
             shared: Arc::new(Shared {
@@ -92,6 +102,16 @@ impl Client {
     pub fn require_leader(&self) -> Client {
         Client {
             require_leader: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same client, of which each call ends within `limit` instead of
+    /// [`Options::request_timeout`], with [`Error::Deadline`] if need be; servers are told, and leave
+    /// off as well. Streams have no limit.
+    pub fn with_timeout(&self, limit: Duration) -> Client {
+        Client {
+            time_limit: Some(limit),
             ..self.clone()
         }
     }
@@ -143,13 +163,19 @@ impl Client {
     /// Asks for a token now, if one is needed and not there, so that wrong credentials are found
     /// before the first call.
     pub async fn sign_in(&self) -> Result<()> {
-        self.token(None).await.map(drop)
+        let token = self.token(None);
+        self.within_limit(Method::AuthAuthenticate, token).await?;
+        Ok(())
     }
 
     /// Asks for another token, where there is a password to do so with.
     pub async fn refresh_token(&self) -> Result<()> {
-        let token = self.token(None).await?;
-        self.token(Some(&token)).await.map(drop)
+        let renewed = async {
+            let token = self.token(None).await?;
+            self.token(Some(&token)).await
+        };
+        self.within_limit(Method::AuthAuthenticate, renewed).await?;
+        Ok(())
     }
 
     /// One request, one answer.
@@ -160,14 +186,18 @@ impl Client {
     {
         let request = self.encode(method, &request)?;
         let answer = self.answer(method, request);
-        let Some(limit) = self.shared.options.request_timeout else {
-            return answer.await;
-        };
-        match tokio::time::timeout(limit, answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Error::Deadline {
-                method: method.path(),
-            }),
+        self.within_limit(method, answer).await
+    }
+
+    /// Something of a call, within its time.
+    async fn within_limit<T>(
+        &self,
+        method: Method,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        match self.time_limit {
+            Some(limit) => within(limit, method, work).await,
+            None => work.await,
         }
     }
 
@@ -181,7 +211,7 @@ impl Client {
         let mut attempts = Attempts::new(self, method);
         let mut token = self.token(None).await?;
         loop {
-            let (mut grpc, lane) = self.lane(method).await?;
+            let (mut grpc, lane) = self.lane(method, None).await?;
             let sent = self.request(&token, request.clone());
             let answers = grpc
                 .server_streaming(sent, path(method), codec::Answers::new())
@@ -207,22 +237,23 @@ impl Client {
         S: Stream<Item = Q> + Send + 'static,
     {
         let token = self.token(None).await?;
-        self.exchange_with(&token, method, requests).await
+        self.exchange_with(&token, method, requests, None).await
     }
 
-    /// The same with this token.
+    /// The same with this token, rather with a member that was not asked.
     pub(crate) async fn exchange_with<Q, A, S>(
         &self,
         token: &Token,
         method: Method,
         requests: S,
+        asked: Option<&Asked>,
     ) -> Result<Answers<A>>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
         S: Stream<Item = Q> + Send + 'static,
     {
-        let (mut grpc, lane) = self.lane(method).await?;
+        let (mut grpc, lane) = self.lane(method, asked).await?;
         let requests = requests.map(|request| Bytes::from(request.encode_to_vec()));
         grpc.streaming(
             self.request(token, requests),
@@ -236,6 +267,15 @@ impl Client {
 
     pub(crate) fn begin_reading(&self) -> Reading {
         Reading::begin(self.order.as_ref(), self.shared.balancer.len())
+    }
+
+    pub(crate) fn time_limit(&self) -> Option<Duration> {
+        self.time_limit
+    }
+
+    /// A dialer of any endpoint, with this client's options.
+    pub(crate) fn dialer(&self, endpoint: &str) -> Result<Dialer> {
+        Dialer::new(endpoint, &self.shared.options)
     }
 
     pub(crate) fn jitter(&self) -> &Jitter {
@@ -258,7 +298,8 @@ impl Client {
         let mut attempts = Attempts::new(self, method);
         let mut token = self.token(None).await?;
         loop {
-            let error = match self.attempt(method, &token, request.clone()).await {
+            let attempt = self.attempt(method, &token, request.clone(), None).await;
+            let error = match attempt {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -268,19 +309,33 @@ impl Client {
         }
     }
 
-    async fn attempt<A>(&self, method: Method, token: &Token, request: Bytes) -> Result<A>
+    /// One attempt; with `limit`, a member that has not answered by then is given up.
+    async fn attempt<A>(
+        &self,
+        method: Method,
+        token: &Token,
+        request: Bytes,
+        limit: Option<Duration>,
+    ) -> Result<A>
     where
         A: Message + Default + 'static,
     {
-        let (mut grpc, _lane) = self.lane(method).await?;
+        let (mut grpc, _lane) = self.lane(method, None).await?;
         let mut request = self.request(token, request);
-        if let Some(limit) = self.shared.options.request_timeout {
-            request.set_timeout(limit);
+        let told = limit.or(self.time_limit);
+        if let Some(told) = told.filter(|told| *told < TIMEOUT_TOLD_MAX) {
+            request.set_timeout(told);
         }
-        grpc.unary(request, path(method), codec::Answers::new())
-            .await
-            .map(tonic::Response::into_inner)
-            .map_err(|status| Error::from_status(method.path(), &status))
+        let answer = async {
+            grpc.unary(request, path(method), codec::Answers::new())
+                .await
+                .map(tonic::Response::into_inner)
+                .map_err(|status| Error::from_status(method.path(), &status))
+        };
+        match limit {
+            Some(limit) => within(limit, method, answer).await,
+            None => answer.await,
+        }
     }
 
     /// The token to call with; a new one if this one was refused.
@@ -315,8 +370,11 @@ impl Client {
         let mut attempts = Attempts::new(self, method);
         attempts.situation.has_password = false;
         loop {
-            let answer: Result<AuthenticateResponse> =
-                self.attempt(method, &Token::none(), request.clone()).await;
+            // Others wait for this one: a member that hangs must not hold all of them up.
+            let limit = Some(AUTHENTICATION);
+            let answer: Result<AuthenticateResponse> = self
+                .attempt(method, &Token::none(), request.clone(), limit)
+                .await;
             match answer {
                 Ok(answer) => return wanted.keep(Ok(answer.token)),
                 Err(error) => match attempts.again(error).await {
@@ -327,11 +385,12 @@ impl Client {
         }
     }
 
-    /// A connection that is up.
-    async fn lane(&self, method: Method) -> Result<(Grpc<Lane>, Lane)> {
+    /// A connection that is up, rather to a member that was not asked.
+    async fn lane(&self, method: Method, asked: Option<&Asked>) -> Result<(Grpc<Lane>, Lane)> {
         let wait = self.shared.options.wait_for_ready;
         loop {
-            let lane = self.shared.balancer.pick(method.path(), wait).await?;
+            let picked = self.shared.balancer.pick(method.path(), wait, asked);
+            let lane = picked.await?;
             let mut grpc = Grpc::with_origin(lane.clone(), lane.origin())
                 .max_decoding_message_size(self.shared.options.answer_bytes_max);
             // It may have broken since it was picked; another is there or is being made.
@@ -429,6 +488,18 @@ fn dialers(endpoints: &[&str], options: &Arc<Options>) -> Result<Vec<Dialer>> {
         .iter()
         .map(|text| Dialer::new(text, options))
         .collect()
+}
+
+/// What `work` gives, or that it took too long.
+async fn within<T>(
+    limit: Duration,
+    method: Method,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let late = Error::Deadline {
+        method: method.path(),
+    };
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(late))
 }
 
 fn path(method: Method) -> PathAndQuery {

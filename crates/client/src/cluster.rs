@@ -1,6 +1,6 @@
 //! The members, and endpoints that follow them.
 
-use crate::{Client, Result};
+use crate::{Client, Error, Result};
 use quorate_api::Method;
 use quorate_api::etcdserverpb::{Member, MemberListRequest, MemberListResponse};
 use std::convert::Infallible;
@@ -13,10 +13,24 @@ impl Client {
         self.call(Method::ClusterMemberList, request).await
     }
 
-    /// Takes the client URLs of all voting members that have started as the endpoints.
+    /// Takes the client URLs of all voting members that have started as the endpoints. Where one of
+    /// those in use is encrypted, one that is not is an error, and changes nothing: what the members
+    /// say of themselves does not send tokens and passwords in the clear.
     pub async fn sync(&self) -> Result<()> {
         let members = self.member_list(true).await?.members;
         let endpoints = endpoints(&members);
+        let is_secure = |endpoint: &str| Ok(self.dialer(endpoint)?.is_secure());
+        let in_use: Result<Vec<bool>> = self.endpoints().iter().map(|e| is_secure(e)).collect();
+        if in_use?.contains(&true) {
+            for endpoint in &endpoints {
+                if !is_secure(endpoint)? {
+                    return Err(Error::Endpoint {
+                        endpoint: (*endpoint).to_owned(),
+                        reason: "it is not encrypted, and those in use are".to_owned(),
+                    });
+                }
+            }
+        }
         self.set_endpoints(&endpoints)
     }
 

@@ -28,6 +28,9 @@ use tonic::body::Body;
 /// Servers take more frequent pings for an attack; gRPC's clients have the same bound.
 const PING_EVERY_MIN: Duration = Duration::from_secs(10);
 
+/// HTTP/2, as a TLS handshake names it.
+const HTTP2: &[u8] = b"h2";
+
 /// Makes connections to one endpoint.
 #[derive(Debug)]
 pub(crate) struct Dialer {
@@ -53,7 +56,7 @@ impl Dialer {
             address,
         };
         if let Some(files) = &dialer.tls {
-            tls::configuration(files)?;
+            tls::configuration(files, HTTP2)?;
             dialer.server_name(files)?;
         }
         Ok(dialer)
@@ -61,6 +64,21 @@ impl Dialer {
 
     pub(crate) fn endpoint(&self) -> &str {
         &self.address.text
+    }
+
+    /// Whether its connections are encrypted.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// How long a connection may take to come up.
+    pub(crate) fn limit(&self) -> Duration {
+        self.options.connect_timeout
+    }
+
+    /// Scheme and authority for requests.
+    pub(crate) fn origin(&self) -> &Uri {
+        &self.origin
     }
 
     /// Connects; what goes wrong is told as text, for it is known by no code.
@@ -72,26 +90,32 @@ impl Dialer {
         }
     }
 
-    async fn connect(&self) -> std::result::Result<(Lane, Driver), String> {
+    /// A stream of bytes to the endpoint, secured where it is to be, that speaks this protocol.
+    pub(crate) async fn open(
+        &self,
+        protocol: &'static [u8],
+    ) -> std::result::Result<Box<dyn Transport>, String> {
         let plain = self.reach().await?;
-        let stream: Box<dyn Transport> = match &self.tls {
-            None => plain,
-            Some(files) => {
-                let (files, name) = (files.clone(), self.server_name(files));
-                // Files are read on a thread that may wait for them.
-                let read = tokio::task::spawn_blocking(move || tls::configuration(&files));
-                let configuration: Arc<ClientConfig> = read
-                    .await
-                    .map_err(|error| error.to_string())?
-                    .map_err(|error| chain(&error))?;
-                let name = name.map_err(|error| chain(&error))?;
-                let secured = TlsConnector::from(configuration)
-                    .connect(name, plain)
-                    .await
-                    .map_err(|error| format!("TLS handshake: {error}"))?;
-                Box::new(secured)
-            }
+        let Some(files) = &self.tls else {
+            return Ok(plain);
         };
+        let (files, name) = (files.clone(), self.server_name(files));
+        // Files are read on a thread that may wait for them.
+        let read = tokio::task::spawn_blocking(move || tls::configuration(&files, protocol));
+        let configuration: Arc<ClientConfig> = read
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| chain(&error))?;
+        let name = name.map_err(|error| chain(&error))?;
+        let secured = TlsConnector::from(configuration)
+            .connect(name, plain)
+            .await
+            .map_err(|error| format!("TLS handshake: {error}"))?;
+        Ok(Box::new(secured))
+    }
+
+    async fn connect(&self) -> std::result::Result<(Lane, Driver), String> {
+        let stream = self.open(HTTP2).await?;
         let (stream, heard) = Greeted::new(stream);
         let (sender, driver) = self
             .http2()
@@ -115,7 +139,6 @@ impl Dialer {
         Ok((lane, driver))
     }
 
-    /// A stream of bytes to the endpoint.
     async fn reach(&self) -> std::result::Result<Box<dyn Transport>, String> {
         if let Some(connector) = &self.options.connector {
             let endpoint = &self.address.text;

@@ -23,6 +23,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A page that is no rpc cannot be had (see [`crate::Client::page`]).
+    #[error("{url}: {reason}")]
+    Page {
+        /// Which one.
+        url: String,
+        /// The chain of causes.
+        reason: String,
+    },
     /// No endpoint was given.
     #[error("no endpoint given")]
     NoEndpoint,
@@ -49,7 +57,8 @@ pub enum Error {
         /// The status message.
         text: String,
     },
-    /// There was no answer within [`crate::Options::request_timeout`]. A write may have
+    /// There was no answer within [`crate::Options::request_timeout`], or the limit of
+    /// [`crate::Client::with_timeout`]. A write may have
     /// happened. [`crate::Client::unreachable`] may say why.
     #[error("context deadline exceeded")]
     Deadline {
@@ -114,6 +123,10 @@ impl Error {
                 text: format!("grpc: received message larger than max ({found} vs. {limit})"),
             };
         }
+        // A proxy that closes a stream which was quiet for long.
+        if status.message().contains(WITHOUT_STATUS) {
+            return Error::Ended { method };
+        }
         if let Some(known) = find_known(code, status.message()) {
             return Error::Known(known);
         }
@@ -134,6 +147,9 @@ impl Error {
         }
     }
 }
+
+/// Of a stream that ended without a status, what the transport says.
+const WITHOUT_STATUS: &str = "missing grpc-status trailer";
 
 /// Length and limit, where an answer was refused for its length: the transport's text for that is
 /// not the one that gRPC's users know.

@@ -7,6 +7,7 @@ use crate::{Client, Error, Result};
 use bytes::Bytes;
 use quorate_api::Method;
 use quorate_api::etcdserverpb::range_request::{SortOrder, SortTarget};
+use quorate_api::etcdserverpb::request_op::Request;
 use quorate_api::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
     PutResponse, RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader, TxnRequest,
@@ -92,15 +93,19 @@ impl Client {
         .await
     }
 
-    /// Compares, then does one of two lists of operations, at one revision.
+    /// Compares, then does one of two lists of operations, at one revision. Where reads are ordered
+    /// and the answer is too old, one that only reads is asked again; another one has happened, and
+    /// gives [`Error::NotFresh`] (the cluster is not the one that was read before).
     pub async fn txn(&self, mut request: TxnRequest) -> Result<TxnResponse> {
         let namespace = &self.namespace;
         namespace.enter_txn(&mut request)?;
-        // One that writes is answered at its own revision, the newest there is; one that is asked
-        // again has therefore done nothing.
+        let only_reads = only_reads(&request);
         let mut reading = self.begin_reading();
         let mut answer: TxnResponse = self.call(Method::KVTxn, request.clone()).await?;
         while !is_in_order(&mut reading, answer.header.as_ref())? {
+            if !only_reads {
+                return Err(Error::NotFresh);
+            }
             answer = self.call(Method::KVTxn, request.clone()).await?;
         }
         namespace.leave_txn(&mut answer);
@@ -162,6 +167,16 @@ pub(crate) fn one_by_creation(prefix: Bytes, order: SortOrder) -> RangeRequest {
         sort_target: SortTarget::Create as i32,
         ..RangeRequest::default()
     }
+}
+
+/// Whether a transaction changes nothing, whatever its conditions give.
+fn only_reads(txn: &TxnRequest) -> bool {
+    let mut operations = txn.success.iter().chain(&txn.failure);
+    operations.all(|operation| match &operation.request {
+        Some(Request::RequestRange(_)) | None => true,
+        Some(Request::RequestTxn(inner)) => only_reads(inner),
+        Some(_) => false,
+    })
 }
 
 fn is_in_order(reading: &mut Reading, header: Option<&ResponseHeader>) -> Result<bool> {

@@ -1,8 +1,10 @@
 //! Leases: grant, revoke, keep alive, look at.
 
 use crate::answers::Answers;
+use crate::balancer::Asked;
 use crate::token::Token;
 use crate::{Client, Error, Result};
+use http::Uri;
 use quorate_api::Method;
 use quorate_api::etcdserverpb::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
@@ -49,14 +51,15 @@ impl Client {
     /// Opens a stream of keep-alives and sends the first, for the lease `id`.
     pub async fn lease_keep_alive(&self, id: i64) -> Result<(KeepAlive, LeaseKeepAliveResponse)> {
         let token = self.token(None).await?;
-        self.lease_keep_alive_with(&token, id).await
+        self.lease_keep_alive_with(&token, id, None).await
     }
 
-    /// The same with this token.
+    /// The same with this token, rather of a member that was not asked.
     pub(crate) async fn lease_keep_alive_with(
         &self,
         token: &Token,
         id: i64,
+        asked: Option<&Asked>,
     ) -> Result<(KeepAlive, LeaseKeepAliveResponse)> {
         let (requests, receiver) = mpsc::channel(WAITING_MAX);
         // Room for it is there: nothing has been sent.
@@ -67,6 +70,7 @@ impl Client {
                 token,
                 Method::LeaseLeaseKeepAlive,
                 ReceiverStream::new(receiver),
+                asked,
             )
             .await?;
         let mut stream = KeepAlive {
@@ -89,6 +93,11 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
+    /// Which member it is a stream of.
+    pub(crate) fn origin(&self) -> Uri {
+        self.answers.origin()
+    }
+
     /// Renews a lease. A TTL of 0 in the answer says that there is no such lease.
     pub async fn renew(&mut self, id: i64) -> Result<LeaseKeepAliveResponse> {
         let ended = Error::Ended {

@@ -2,10 +2,12 @@
 //!
 //! Invariants:
 //! - A lease is renewed after a third of its TTL, over as many streams as that takes. Where
-//!   one gives no answer for a third of the time that is left, the next member is asked as well.
+//!   one gives no answer for a third of the time that is left, another member is asked as well:
+//!   one that was not asked yet, while such a one is up.
 //! - It is reported as lost when the server says so, or once its TTL has passed since the last
 //!   answer's request was sent: not later than the server can revoke it.
 
+use crate::balancer::Asked;
 use crate::lease::KeepAlive;
 use crate::token::Token;
 use crate::{Client, Error, Result};
@@ -26,6 +28,8 @@ const WAIT_JITTER: f64 = 0.2;
 const ATTEMPTS_MAX: usize = 3;
 /// How long a first answer may take, on top of the time to connect.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// The most that is waited for a connection, whatever the options have.
+const CONNECT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Whether a lease is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +57,8 @@ pub enum Loss {
 impl Client {
     /// Renews a lease until it is lost or the keeper is dropped. Returns after the first renewal.
     pub async fn keep_lease(&self, id: i64) -> Result<LeaseKeeper> {
-        let deadline = Instant::now() + self.options().connect_timeout + FIRST_ANSWER;
+        let first = self.options().connect_timeout.min(CONNECT_MAX) + FIRST_ANSWER;
+        let deadline = Instant::now() + first;
         let mut keeping = Keeping::new(self.clone(), id, deadline);
         let ttl = match keeping.renew().await {
             Ok(ttl) => ttl,
@@ -152,6 +157,7 @@ impl Keeping {
     /// One renewal, over new streams if need be; what it gives is the TTL.
     async fn renew(&mut self) -> std::result::Result<Duration, Loss> {
         let mut attempts = JoinSet::new();
+        let asked = Asked::default();
         let mut next = Instant::now();
         loop {
             tokio::select! {
@@ -174,7 +180,8 @@ impl Keeping {
                 }
                 () = sleep_until(next), if attempts.len() < ATTEMPTS_MAX => {
                     let stream = self.stream.take();
-                    attempts.spawn(Attempt::make(self.client.clone(), self.id, stream));
+                    let client = self.client.clone();
+                    attempts.spawn(Attempt::make(client, self.id, stream, asked.clone()));
                     let now = Instant::now();
                     next = now + self.deadline.saturating_duration_since(now) / 3;
                 }
@@ -209,16 +216,22 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn make(client: Client, id: i64, stream: Option<(KeepAlive, Option<Token>)>) -> Attempt {
+    async fn make(
+        client: Client,
+        id: i64,
+        stream: Option<(KeepAlive, Option<Token>)>,
+        asked: Asked,
+    ) -> Attempt {
         let sent = Instant::now();
         let (token, answer) = match stream {
             Some((mut stream, token)) => {
+                asked.add(stream.origin());
                 let renewed = stream.renew(id).await;
                 (token, renewed.map(|answer| (stream, answer)))
             }
             None => match client.token(None).await {
                 Ok(token) => {
-                    let opened = client.lease_keep_alive_with(&token, id).await;
+                    let opened = client.lease_keep_alive_with(&token, id, Some(&asked)).await;
                     (Some(token), opened)
                 }
                 Err(error) => (None, Err(error)),

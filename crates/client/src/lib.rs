@@ -40,9 +40,10 @@
 //! - [`LeaseKeeper`] and [`Session`]: a lease that is renewed, and tells when it is lost.
 //! - [`Mutex`] and [`Election`]: turns that are taken with programs in any language.
 //! - [`Transaction`]: reads and writes that are done over when others were in between.
-//! - [`Client::namespace`], [`Client::ordered`], [`Client::require_leader`], [`Client::endpoint`]:
-//!   the same client, with keys under a prefix, reads that never go back, a leader required, or one
-//!   member alone.
+//! - [`Client::namespace`], [`Client::ordered`], [`Client::require_leader`],
+//!   [`Client::with_timeout`], [`Client::endpoint`]: the same client, with keys under a prefix, reads
+//!   that never go back, a leader required, another time limit, or one member alone.
+//! - [`Client::page`]: metrics and health of a member.
 //!
 //! Invariants:
 //! - A write that may have happened is never sent again; see [`Client`] for what is.
@@ -69,6 +70,7 @@ mod mutex;
 mod namespace;
 mod options;
 mod ordering;
+mod page;
 mod queue;
 mod resumption;
 mod retry;

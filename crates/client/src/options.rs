@@ -34,15 +34,20 @@ pub struct Options {
     pub request_bytes_max: usize,
     /// The largest answer that is taken, in bytes.
     pub answer_bytes_max: usize,
-    /// The HTTP/2 window of one stream, in bytes.
+    /// The HTTP/2 window of one stream, in bytes: what a server may send before it is read.
     pub stream_window_bytes: u32,
-    /// The HTTP/2 window of a connection, in bytes.
+    /// The HTTP/2 window of a connection, in bytes. Streams that nobody reads take from it until they
+    /// are read, and once it is used up no call on the connection is answered; so it is to have room
+    /// for all of them.
     pub connection_window_bytes: u32,
     /// Which failures are tried again, and when.
     pub retry: Retry,
     /// Connects in place of the system's sockets.
     pub connector: Option<Arc<dyn Connector>>,
 }
+
+/// The largest window that HTTP/2 has (RFC 9113, 6.9.1).
+const WINDOW_BYTES_MAX: u32 = i32::MAX as u32;
 
 impl Default for Options {
     fn default() -> Options {
@@ -59,7 +64,7 @@ impl Default for Options {
             request_bytes_max: 2 << 20,
             answer_bytes_max: i32::MAX as usize,
             stream_window_bytes: 1 << 20,
-            connection_window_bytes: 4 << 20,
+            connection_window_bytes: WINDOW_BYTES_MAX,
             retry: Retry::default(),
             connector: None,
         }

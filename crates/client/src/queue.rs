@@ -12,7 +12,8 @@
 //!   is given back with the last of them.
 //! - Taking it and giving it back exclude each other, and each is done to its end by a task once it
 //!   has begun, whoever stops waiting for it: no deletion overtakes its put, or hits one who has
-//!   come meanwhile.
+//!   come meanwhile. Where the put's answer is lost, the deletion is repeated once no member can
+//!   have the put under way any more.
 
 use crate::kv::one_by_creation;
 use crate::session::Session;
@@ -33,12 +34,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 const DELETE_ATTEMPTS_MAX: u32 = 6;
 /// After the first failure; doubled after each.
 const DELETE_WAIT: Duration = Duration::from_millis(100);
 const DELETE_JITTER: f64 = 0.2;
+/// Longer than members hold a write that they have taken, before it is done or never will be.
+const LATE_PUT: Duration = Duration::from_secs(10);
 
 /// The prefix of all contenders' keys.
 pub(crate) fn prefix(name: &[u8]) -> Bytes {
@@ -97,6 +101,8 @@ struct Share {
     client: Client,
     places: Arc<Places>,
     sharers: Arc<Sharers>,
+    /// Of the one who took it; a drop may happen outside of all.
+    runtime: Option<Handle>,
 }
 
 /// What came of asking for a place.
@@ -122,9 +128,7 @@ impl Place {
             ..PutRequest::default()
         };
         let first = one_by_creation(prefix, SortOrder::Ascend);
-        // Should the answer be lost, the place is given back all the same.
         let mut place = Place::held(session, key.clone(), 0);
-        let change = place.change();
         let txn = TxnRequest {
             compare: vec![created_at(&key, 0)],
             success: vec![
@@ -140,24 +144,27 @@ impl Place {
             ],
         };
         let put = client.clone();
-        let answer = finished(tokio::spawn(async move {
+        // The place is the task's until the put has ended: if nobody waits for it any more, or the
+        // answer is lost, it is given back behind the put.
+        finished(tokio::spawn(async move {
+            let change = place.change();
             let _change = change.lock().await;
-            put.txn(txn).await
+            let answer = put.txn(txn).await?;
+            let revision = answer.header.as_ref().map_or(0, |header| header.revision);
+            let before = match answer.succeeded {
+                true => None,
+                false => Some(first_pair(answer.responses.first()).ok_or_else(|| lacks("a key"))?),
+            };
+            place.revision = before
+                .as_ref()
+                .map_or(revision, |pair| pair.create_revision);
+            Ok(Entered {
+                place,
+                before,
+                first: first_pair(answer.responses.get(1)),
+            })
         }))
-        .await?;
-        let revision = answer.header.as_ref().map_or(0, |header| header.revision);
-        let before = match answer.succeeded {
-            true => None,
-            false => Some(first_pair(answer.responses.first()).ok_or_else(|| lacks("a key"))?),
-        };
-        place.revision = before
-            .as_ref()
-            .map_or(revision, |pair| pair.create_revision);
-        Ok(Entered {
-            place,
-            before,
-            first: first_pair(answer.responses.get(1)),
-        })
+        .await
     }
 
     fn change(&self) -> Arc<tokio::sync::Mutex<()>> {
@@ -175,6 +182,7 @@ impl Place {
                 client: session.client().clone(),
                 sharers: places.join(&key),
                 places,
+                runtime: Handle::try_current().ok(),
             }),
             key,
             revision,
@@ -234,8 +242,10 @@ impl Drop for Place {
         let Some(share) = self.share.take() else {
             return;
         };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // Nobody is there to do it: the session's end does.
+        let Some(runtime) = share.runtime.clone() else {
+            // Nobody is there to delete the key: the session's end does, or one of the session who
+            // takes the place again.
+            share.sharers.count.fetch_sub(1, Ordering::AcqRel);
             return;
         };
         let (key, revision) = (self.key.clone(), self.revision);
@@ -250,10 +260,18 @@ impl Share {
     async fn give_back(self, key: Bytes, revision: i64) -> Result<()> {
         let change = self.sharers.change.lock().await;
         let freed = match self.sharers.count.fetch_sub(1, Ordering::AcqRel) {
-            1 => delete(&self.client, key, revision).await,
+            1 => delete(&self.client, key.clone(), revision).await,
             _ => Ok(()),
         };
         drop(change);
+        if revision == 0 {
+            // The put may still be on its way from a member to the leader.
+            tokio::time::sleep(LATE_PUT).await;
+            let _change = self.sharers.change.lock().await;
+            if self.sharers.count.load(Ordering::Acquire) == 0 {
+                delete(&self.client, key, revision).await?;
+            }
+        }
         let Share {
             places, sharers, ..
         } = self;

@@ -2,8 +2,11 @@
 //!
 //! Invariants:
 //! - `next_revision` is the first revision of which not everything was handed out. A watch that is
-//!   opened anew begins there, so nothing is missed; events below it are dropped, so nothing comes
-//!   twice.
+//!   opened anew begins there, so nothing is missed; events of revisions that were handed out are
+//!   dropped, so nothing comes twice.
+//! - A watch from now on goes on, after a break, behind the revision that the server named when it
+//!   had made it. etcd names one that it reads after the watch is there, so an event of that revision
+//!   may still come on the first stream, and is handed out.
 //! - Events are handed out by whole revisions: fragments are put together first, and those that a
 //!   break left incomplete are thrown away. Together they are no larger than one answer may be.
 
@@ -20,6 +23,8 @@ pub(crate) struct Resumption {
     create: WatchCreateRequest,
     /// 0 until it is known, for a watch from now on.
     next_revision: i64,
+    /// Revisions below it were handed out, or are not asked for.
+    handed_out_below: i64,
     /// Of the answer that comes in fragments.
     fragments: Vec<Event>,
     fragments_bytes: usize,
@@ -46,6 +51,7 @@ impl Resumption {
     pub(crate) fn new(create: WatchCreateRequest, answer_bytes_max: usize) -> Resumption {
         Resumption {
             next_revision: create.start_revision.max(0),
+            handed_out_below: create.start_revision.max(0),
             fragments: Vec::new(),
             fragments_bytes: 0,
             answer_bytes_max,
@@ -100,16 +106,24 @@ impl Resumption {
         }
         if answer.events.is_empty() {
             // The server has handed out everything up to here.
-            self.next_revision = self.next_revision.max(revision.saturating_add(1));
+            self.hand_out(revision);
             return Step::Deliver(answer);
         }
-        let known = self.next_revision;
-        answer.events.retain(|event| revision_of(event) >= known);
+        let below = self.handed_out_below;
+        answer.events.retain(|event| revision_of(event) >= below);
         let Some(last) = answer.events.last() else {
             return Step::Nothing;
         };
-        self.next_revision = revision_of(last).saturating_add(1);
+        self.hand_out(revision_of(last));
         Step::Deliver(answer)
+    }
+}
+
+impl Resumption {
+    /// Everything up to this revision is handed out.
+    fn hand_out(&mut self, revision: i64) {
+        self.handed_out_below = self.handed_out_below.max(revision.saturating_add(1));
+        self.next_revision = self.next_revision.max(self.handed_out_below);
     }
 }
 
@@ -217,6 +231,16 @@ mod tests {
         assert_eq!(watch.reopen().start_revision, 21);
         assert_eq!(delivered(watch.accept(answer(7, &[]))), []);
         assert_eq!(watch.next_revision(), 21);
+    }
+
+    #[test]
+    fn a_watch_from_now_has_what_happens_while_it_is_made() {
+        let mut watch = from(0);
+        watch.accept(created(5));
+        assert_eq!(delivered(watch.accept(answer(5, &[5]))), [5]);
+        assert_eq!(watch.reopen().start_revision, 6);
+        assert!(matches!(watch.accept(answer(5, &[5])), Step::Nothing));
+        assert_eq!(delivered(watch.accept(answer(6, &[6]))), [6]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A session: a lease that is kept alive for what is held under it.
 
-use crate::lease_keeper::LeaseKeeper;
+use crate::lease_keeper::{Holding, LeaseKeeper};
 use crate::queue::Places;
 use crate::{Client, Error, Result};
-use quorate_api::Error as Known;
+use quorate_api::{Error as Known, Method};
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// A lease that is kept alive while this lives. Locks and leaderships that were won under it end
 /// with it.
@@ -51,12 +52,23 @@ impl Session {
         &self.places
     }
 
-    /// Ends the session and all that is held under it.
+    /// Ends the session and all that is held under it. The lease is not renewed from now on; where
+    /// no member answers for its TTL, this gives up, and it has ended by then.
     pub async fn close(self) -> Result<()> {
-        match self.client.lease_revoke(self.lease()).await {
+        let Session { client, keeper, .. } = self;
+        let (lease, holding) = (keeper.id(), keeper.holding());
+        drop(keeper);
+        let Holding::Held { ttl } = holding else {
+            // It is gone; what is left of it, if its loss was only feared, ends by itself.
+            return Ok(());
+        };
+        match timeout(ttl, client.lease_revoke(lease)).await {
             // It had ended, by an attempt whose answer was lost, say.
-            Ok(_) | Err(Error::Known(Known::LeaseNotFound)) => Ok(()),
-            Err(error) => Err(error),
+            Ok(Ok(_) | Err(Error::Known(Known::LeaseNotFound))) => Ok(()),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::Deadline {
+                method: Method::LeaseLeaseRevoke.path(),
+            }),
         }
     }
 }

@@ -26,13 +26,16 @@ use tokio_rustls::rustls::{
     SignatureScheme,
 };
 
-/// What a new connection does its handshake with.
-pub(crate) fn configuration(tls: &Tls) -> Result<Arc<ClientConfig>> {
+/// What a new connection does its handshake with; `protocol` is named in it (ALPN).
+pub(crate) fn configuration(tls: &Tls, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier: Arc<dyn ServerCertVerifier> = match tls.insecure_skip_verify {
-        true => Arc::new(Unverified(provider.clone())),
-        false => Arc::new(Trusted::new(tls.ca_file.as_deref(), provider.clone())?),
-    };
+    let verifier = Arc::new(Verifier {
+        trust: match tls.insecure_skip_verify {
+            true => None,
+            false => Some(Trust::new(tls.ca_file.as_deref(), &provider)?),
+        },
+        provider: provider.clone(),
+    });
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("the protocol versions", &error))?
@@ -55,7 +58,7 @@ pub(crate) fn configuration(tls: &Tls) -> Result<Arc<ClientConfig>> {
             });
         }
     };
-    configuration.alpn_protocols = vec![b"h2".to_vec()];
+    configuration.alpn_protocols = vec![protocol.to_vec()];
     Ok(Arc::new(configuration))
 }
 
@@ -108,17 +111,16 @@ fn system_roots() -> &'static [CertificateDer<'static>] {
     ROOTS.get_or_init(|| rustls_native_certs::load_native_certs().certs)
 }
 
-/// Verifies chains to what is trusted.
+/// What a server's certificate must chain to.
 #[derive(Debug)]
-struct Trusted {
+struct Trust {
     trusted: Vec<CertificateDer<'static>>,
     /// `None` where nothing is trusted.
     chains: Option<Arc<WebPkiServerVerifier>>,
-    provider: Arc<CryptoProvider>,
 }
 
-impl Trusted {
-    fn new(ca_file: Option<&Path>, provider: Arc<CryptoProvider>) -> Result<Trusted> {
+impl Trust {
+    fn new(ca_file: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Trust> {
         let name = ca_file.map_or("the system's roots".to_owned(), |f| f.display().to_string());
         let trusted = match ca_file {
             Some(file) => certificates(file)?,
@@ -140,15 +142,19 @@ impl Trusted {
                     .map_err(|error| unusable(&name, &error))?,
             ),
         };
-        Ok(Trusted {
-            trusted,
-            chains,
-            provider,
-        })
+        Ok(Trust { trusted, chains })
     }
 }
 
-impl ServerCertVerifier for Trusted {
+/// Verifies servers' certificates.
+#[derive(Debug)]
+struct Verifier {
+    /// `None` takes any certificate, as was asked for; whoever has it must still own its key.
+    trust: Option<Trust>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -157,14 +163,17 @@ impl ServerCertVerifier for Trusted {
         ocsp: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        let Some(chains) = &self.chains else {
+        let Some(Trust { trusted, chains }) = &self.trust else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let Some(chains) = chains else {
             return Err(CertificateError::UnknownIssuer.into());
         };
         match chains.verify_server_cert(certificate, between, name, ocsp, now) {
-            // Its dates were found good before its kind was looked at.
-            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
-                if self.trusted.iter().any(|root| root == certificate) =>
-            {
+            // Its dates were found good before its kind and its issuer were looked at.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::Other(_) | CertificateError::UnknownIssuer,
+            )) if trusted.iter().any(|root| root == certificate) => {
                 let parsed = ParsedCertificate::try_from(certificate)?;
                 rustls::client::verify_server_name(&parsed, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -197,46 +206,5 @@ impl ServerCertVerifier for Trusted {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
-    }
-}
-
-/// Takes any certificate, as was asked for; whoever has it must still own its key.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -27,12 +27,20 @@ struct State {
     asking: Option<watch::Receiver<()>>,
 }
 
-/// A token, or that there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A token, or that there is none. Whoever reads it can call as its user: it is not shown.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) value: Option<String>,
     /// Counts what was asked for.
     number: u64,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Token {
@@ -217,6 +225,13 @@ mod tests {
         let wrong = Err(Error::Known(Known::AuthFailed));
         assert!(asked(&tokens, Some(&token), wrong).await.is_err());
         assert_eq!(known(&tokens, None).await, Some(token));
+    }
+
+    #[test]
+    fn a_token_is_not_shown() {
+        let value = Some("secret".to_owned());
+        let token = Token { value, number: 1 };
+        assert!(!format!("{token:?}").contains("secret"));
     }
 
     #[tokio::test]

@@ -33,7 +33,12 @@ impl Client {
         let sent = requests.try_send(request(RequestUnion::CreateRequest(first)));
         assert!(sent.is_ok());
         let answers = self
-            .exchange_with(token, Method::WatchWatch, ReceiverStream::new(receiver))
+            .exchange_with(
+                token,
+                Method::WatchWatch,
+                ReceiverStream::new(receiver),
+                None,
+            )
             .await?;
         Ok(Watch { requests, answers })
     }

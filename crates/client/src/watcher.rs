@@ -35,6 +35,7 @@ impl Client {
             wait: Duration::ZERO,
             token: None,
             has_new_token: false,
+            progress: Progress::None,
         })
     }
 }
@@ -55,6 +56,17 @@ pub struct Watcher {
     token: Option<Token>,
     /// A token was refused, and the one that is in use since has not been accepted yet.
     has_new_token: bool,
+    progress: Progress,
+}
+
+/// What was asked about the server's progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    None,
+    /// Not on this stream.
+    Wanted,
+    /// On this stream.
+    Asked,
 }
 
 /// Where the watch is served.
@@ -103,20 +115,10 @@ impl Watcher {
         Ok(())
     }
 
-    /// Asks how far the server is; the answer comes through [`Watcher::next`], without events.
-    pub async fn progress(&mut self) -> Result<()> {
-        loop {
-            if let Stream::Open(stream) = &self.stream {
-                if stream.progress().await.is_ok() {
-                    return Ok(());
-                }
-                // It has ended. What it told and nobody took, the next one tells.
-                self.stream = Stream::None;
-            }
-            // Nothing is handed out before a stream is open.
-            let told = self.step().await?;
-            assert!(told.is_none());
-        }
+    /// Asks how far the server is; the answer comes through [`Watcher::next`], without events, over
+    /// any number of broken streams.
+    pub fn progress(&mut self) {
+        self.progress = Progress::Wanted;
     }
 
     /// The first revision that is still to come; 0 where that is not known yet.
@@ -144,6 +146,15 @@ impl Watcher {
                 }
                 return Ok(None);
             }
+            // The server takes it behind the watch that the stream began with.
+            Stream::Open(stream) if self.progress == Progress::Wanted => {
+                match stream.progress().await {
+                    Ok(()) => self.progress = Progress::Asked,
+                    // It has ended. What it told and nobody took, the next one tells.
+                    Err(_) => self.stream = Stream::None,
+                }
+                return Ok(None);
+            }
             Stream::Open(stream) => match stream.next().await {
                 Ok(Some(answer)) => answer,
                 Ok(None) => {
@@ -166,6 +177,9 @@ impl Watcher {
             Step::Deliver(mut answer) => {
                 self.wait = Duration::ZERO;
                 self.has_new_token = false;
+                if answer.events.is_empty() {
+                    self.progress = Progress::None;
+                }
                 self.client.namespace.leave_events(&mut answer.events);
                 Ok(Some(answer))
             }
@@ -181,6 +195,9 @@ impl Watcher {
     }
 
     fn open(&mut self) -> Opening {
+        if self.progress == Progress::Asked {
+            self.progress = Progress::Wanted;
+        }
         let wait = self.client.jitter().spread(self.wait, WAIT_JITTER);
         self.wait = (self.wait * 2).clamp(WAIT_MIN, WAIT_MAX);
         let (client, request) = (self.client.clone(), self.resumption.reopen());
@@ -199,8 +216,12 @@ impl Watcher {
             Error::Known(Known::InvalidAuthToken | Known::AuthOldRevision | Known::UserEmpty)
                 if self.client.has_password() && !self.has_new_token =>
             {
-                self.client.token(self.token.as_ref()).await?;
-                self.has_new_token = true;
+                match self.client.token(self.token.as_ref()).await {
+                    Ok(_) => self.has_new_token = true,
+                    // The old one is refused again, and then another one is asked for.
+                    Err(error) if error.is_transient() => {}
+                    Err(error) => return Err(error),
+                }
                 Ok(())
             }
             // Who is known by a certificate: the users have changed, and that is all.

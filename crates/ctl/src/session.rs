@@ -84,7 +84,9 @@ impl Session {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        self.within(self.client.call(method, request)).await
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let client = self.client.with_timeout(left);
+        self.within(client.call(method, request)).await
     }
 
     /// Something of the client, within the command's time.

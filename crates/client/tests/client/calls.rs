@@ -1,10 +1,12 @@
 //! Which calls are made again, and with what token.
 
-use crate::fake::servers;
+use crate::fake::{alone, servers};
 use quorate_client::api::Error as Known;
+use quorate_client::api::etcdserverpb::request_op::Request;
 use quorate_client::api::etcdserverpb::{
     AuthenticateRequest, AuthenticateResponse, Member, MemberListResponse, PutRequest, PutResponse,
-    RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader,
+    RangeRequest, RangeResponse, RangeStreamResponse, RequestOp, ResponseHeader, TxnRequest,
+    TxnResponse,
 };
 use quorate_client::{Client, Credentials, Error, Options};
 use std::time::Duration;
@@ -29,8 +31,7 @@ fn at(revision: i64) -> RangeResponse {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_outlives_its_connection() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let play = async {
         let call = server.call().await;
         server.break_connections();
@@ -46,8 +47,7 @@ async fn a_read_outlives_its_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_may_have_happened_is_not_made_again() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let play = async {
         let mut call = server.call().await;
         assert_eq!(call.request::<PutRequest>().await.key, "k");
@@ -187,6 +187,42 @@ async fn a_deadline_ends_a_call_with_its_retries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_is_told_how_long_the_client_waits() {
+    let ([mut server], options) = servers(["a:1"]);
+    let unlimited = Client::new(&["a:1"], &options).unwrap();
+    let client = unlimited.with_timeout(Duration::from_millis(1500));
+    let begun = Instant::now();
+    let play = async {
+        let call = server.call().await;
+        assert_eq!(call.timeout.as_deref(), Some("1500000u"));
+        call
+    };
+    let (_call, answer) = tokio::join!(play, client.get("k"));
+    assert!(matches!(answer, Err(Error::Deadline { .. })), "{answer:?}");
+    assert_eq!(begun.elapsed(), Duration::from_millis(1500));
+    let play = async {
+        let call = server.call().await;
+        assert_eq!(call.timeout, None);
+        call.reply(RangeResponse::default());
+    };
+    let ((), answer) = tokio::join!(play, unlimited.get("k"));
+    answer.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_no_protocol_can_tell_is_none() {
+    let (mut server, client) = alone();
+    let client = client.with_timeout(Duration::MAX);
+    let play = async {
+        let call = server.call().await;
+        assert_eq!(call.timeout, None);
+        call.reply(RangeResponse::default());
+    };
+    let ((), answer) = tokio::join!(play, client.get("k"));
+    answer.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_token_is_replaced_once() {
     let ([mut server], options) = servers(["a:1"]);
     let options = Options {
@@ -249,6 +285,62 @@ async fn reads_in_order_ask_until_somebody_is_new_enough() {
     };
     tokio::join!(reads, play);
     assert!(server.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_writes_is_not_made_again_for_the_sake_of_order() {
+    let (mut server, client) = alone();
+    let client = client.ordered();
+    let txn = |request| TxnRequest {
+        success: vec![RequestOp {
+            request: Some(request),
+        }],
+        ..TxnRequest::default()
+    };
+    let done = |revision| TxnResponse {
+        header: at(revision).header,
+        ..TxnResponse::default()
+    };
+    let play = async {
+        server.call().await.reply(at(5));
+        server.call().await.reply(done(3));
+        server.call().await.reply(done(3));
+        server.call().await.reply(done(5));
+    };
+    let calls = async {
+        client.get("k").await.unwrap();
+        let written = client.txn(txn(Request::RequestPut(put("k")))).await;
+        assert!(matches!(written, Err(Error::NotFresh)), "{written:?}");
+        let read = client.txn(txn(Request::RequestRange(RangeRequest::default())));
+        assert_eq!(read.await.unwrap(), done(5));
+    };
+    tokio::join!(calls, play);
+    assert!(server.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_do_not_lead_out_of_encryption() {
+    let (mut server, client) = alone();
+    let play = async {
+        let member = Member {
+            name: "b".to_owned(),
+            client_ur_ls: vec!["http://b:1".to_owned()],
+            ..Member::default()
+        };
+        server.call().await.reply(MemberListResponse {
+            members: vec![member],
+            ..MemberListResponse::default()
+        });
+    };
+    // Both are in use: one that is reached in the clear, and one that is not.
+    let both = ["a:1", "https://a:1"];
+    client.set_endpoints(&both).unwrap();
+    let (synced, ()) = tokio::join!(client.sync(), play);
+    match synced {
+        Err(Error::Endpoint { endpoint, .. }) => assert_eq!(endpoint, "http://b:1"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(client.endpoints(), both);
 }
 
 #[tokio::test(start_paused = true)]

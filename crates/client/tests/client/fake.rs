@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use quorate_client::api::Error as Known;
 use quorate_client::api::error::Code;
-use quorate_client::{Connecting, Connector, Options, Transport};
+use quorate_client::{Client, Connecting, Connector, Options, Transport};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -133,6 +133,12 @@ pub fn servers<const N: usize>(names: [&str; N]) -> ([Server; N], Options) {
     (all, options)
 }
 
+/// One server, and a client of it.
+pub fn alone() -> (Server, Client) {
+    let ([server], options) = servers(["a:1"]);
+    (server, Client::new(&["a:1"], &options).unwrap())
+}
+
 impl Server {
     pub fn entrance(&self) -> Entrance {
         self.entrance.clone()
@@ -208,6 +214,8 @@ impl Entrance {
 pub struct Call {
     pub path: String,
     pub token: Option<String>,
+    /// How long the client waits, as it says.
+    pub timeout: Option<String>,
     requests: Incoming,
     received: BytesMut,
     answers: mpsc::UnboundedSender<Frame<Bytes>>,
@@ -218,10 +226,14 @@ fn accept(
     request: hyper::Request<Incoming>,
 ) -> hyper::Response<Answers> {
     let (answers, frames) = mpsc::unbounded_channel();
-    let token = request.headers().get("token");
+    let header = |name| {
+        let value = request.headers().get(name);
+        value.map(|value| value.to_str().unwrap().to_owned())
+    };
     let call = Call {
         path: request.uri().path().to_owned(),
-        token: token.map(|token| token.to_str().unwrap().to_owned()),
+        token: header("token"),
+        timeout: header("grpc-timeout"),
         requests: request.into_body(),
         received: BytesMut::new(),
         answers,

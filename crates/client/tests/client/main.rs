@@ -3,6 +3,7 @@
 mod calls;
 mod fake;
 mod model;
+mod pages;
 mod streams;
 mod tls;
 mod tokens;

@@ -1,17 +1,20 @@
 //! Watches and leases over streams that break.
 
-use crate::fake::{Call, servers};
+use crate::fake::{Call, alone, servers};
 use quorate_client::api::Error as Known;
 use quorate_client::api::error::Code;
 use quorate_client::api::etcdserverpb::watch_request::RequestUnion;
 use quorate_client::api::etcdserverpb::{
-    LeaseKeepAliveRequest, LeaseKeepAliveResponse, ResponseHeader, WatchCreateRequest,
-    WatchRequest, WatchResponse,
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, RangeResponse, ResponseHeader,
+    WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use quorate_client::api::mvccpb::{Event, KeyValue};
 use quorate_client::{Client, Error, Holding, Loss, Watcher};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+
+const SOON: Duration = Duration::from_millis(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The request that a watch stream begins with.
 async fn create(call: &mut Call) -> WatchCreateRequest {
@@ -48,6 +51,17 @@ fn created(revision: i64) -> WatchResponse {
     }
 }
 
+/// A watch of `k`; from now on where `start_revision` is 0.
+fn watch_from(client: &Client, start_revision: i64) -> Watcher {
+    client
+        .watcher(WatchCreateRequest {
+            key: "k".into(),
+            start_revision,
+            ..WatchCreateRequest::default()
+        })
+        .unwrap()
+}
+
 async fn next(watcher: &mut Watcher) -> Vec<i64> {
     let pairs = watcher.next().await.unwrap().events.into_iter();
     pairs.map(|event| event.kv.unwrap().mod_revision).collect()
@@ -57,12 +71,7 @@ async fn next(watcher: &mut Watcher) -> Vec<i64> {
 async fn a_watch_goes_on_where_it_was() {
     let ([mut server], options) = servers(["a:1"]);
     let client = Client::new(&["a:1"], &options).unwrap().namespace("n/");
-    let mut watcher = client
-        .watcher(WatchCreateRequest {
-            key: "k".into(),
-            ..WatchCreateRequest::default()
-        })
-        .unwrap();
+    let mut watcher = watch_from(&client, 0);
     let play = async {
         let mut call = server.call().await;
         let request = create(&mut call).await;
@@ -108,15 +117,8 @@ async fn a_watch_goes_on_where_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_a_watch_is_told() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
-    let mut watcher = client
-        .watcher(WatchCreateRequest {
-            key: "k".into(),
-            start_revision: 2,
-            ..WatchCreateRequest::default()
-        })
-        .unwrap();
+    let (mut server, client) = alone();
+    let mut watcher = watch_from(&client, 2);
     let play = async {
         let mut call = server.call().await;
         create(&mut call).await;
@@ -154,17 +156,27 @@ async fn what_ends_a_watch_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_that_ends_without_a_word_is_replaced() {
+    let (mut server, client) = alone();
+    let mut watcher = watch_from(&client, 1);
+    let play = async {
+        // As a proxy ends one that was quiet for long.
+        create(&mut server.call().await).await;
+        let mut call = server.call().await;
+        create(&mut call).await;
+        call.answer(answer(1, &[1]));
+        call
+    };
+    let (_, events) = tokio::join!(play, next(&mut watcher));
+    assert_eq!(events, [1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_a_little_at_a_time_opens_a_watch_as_well() {
     let ([mut server], options) = servers(["a:1"]);
     server.shut();
     let client = Client::new(&["a:1"], &options).unwrap();
-    let mut watcher = client
-        .watcher(WatchCreateRequest {
-            key: "k".into(),
-            start_revision: 1,
-            ..WatchCreateRequest::default()
-        })
-        .unwrap();
+    let mut watcher = watch_from(&client, 1);
     let play = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         server.open();
@@ -176,7 +188,7 @@ async fn waiting_a_little_at_a_time_opens_a_watch_as_well() {
     let watch = async {
         loop {
             let soon = Duration::from_millis(1);
-            if let Ok(answer) = tokio::time::timeout(soon, watcher.next()).await {
+            if let Ok(answer) = timeout(soon, watcher.next()).await {
                 break assert_eq!(answer.unwrap().events.len(), 1);
             }
         }
@@ -196,8 +208,7 @@ async fn renew(call: &mut Call, ttl: i64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_after_a_third_of_its_ttl_over_any_stream() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let play = async {
         let mut call = server.call().await;
         renew(&mut call, 9).await;
@@ -228,8 +239,7 @@ async fn a_lease_is_renewed_after_a_third_of_its_ttl_over_any_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_without_answer_is_lost_when_its_ttl_is_over() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let play = async {
         let mut call = server.call().await;
         renew(&mut call, 9).await;
@@ -246,8 +256,7 @@ async fn a_lease_without_answer_is_lost_when_its_ttl_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn no_such_lease() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let play = async {
         let mut call = server.call().await;
         renew(&mut call, 0).await;
@@ -287,9 +296,49 @@ async fn a_lease_outlives_a_member_that_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_asks_another_member_whoever_else_calls() {
+    for others in 0..2 {
+        let ([mut one, mut other], options) = servers(["a:1", "b:1"]);
+        let client = Client::new(&["a:1", "b:1"], &options).unwrap();
+        let play = async {
+            let (mut call, hangs, mut next) = tokio::select! {
+                call = one.call() => (call, one, other),
+                call = other.call() => (call, other, one),
+            };
+            renew(&mut call, 9).await;
+            let _unanswered: LeaseKeepAliveRequest = call.request().await;
+            // Each call moves the turn.
+            for _ in 0..others {
+                assert!(timeout(SOON, client.get("k")).await.is_err());
+            }
+            let mut renewal = loop {
+                let call = next.call().await;
+                if call.path.ends_with("/LeaseKeepAlive") {
+                    break call;
+                }
+            };
+            renew(&mut renewal, 9).await;
+            renew(&mut renewal, 0).await;
+            (call, hangs)
+        };
+        let keep = async {
+            let keeper = client.keep_lease(7).await.unwrap();
+            let begun = Instant::now();
+            assert_eq!(keeper.lost().await, Loss::Gone);
+            begun.elapsed()
+        };
+        let (_, lasted) = tokio::join!(play, keep);
+        // A third of 9 s, a third of what is left, and a third again with the other one.
+        assert!(
+            lasted < Duration::from_millis(8_500),
+            "{others}: {lasted:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_may_be_late_as_long_as_the_lease_is_there() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let play = async {
         let mut call = server.call().await;
         renew(&mut call, 9).await;
@@ -314,8 +363,7 @@ async fn an_answer_may_be_late_as_long_as_the_lease_is_there() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_waited_for_is_not_taken_for_the_next() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let play = async {
         let mut call = server.call().await;
         renew(&mut call, 9).await;
@@ -327,7 +375,7 @@ async fn an_answer_that_nobody_waited_for_is_not_taken_for_the_next() {
     let keep = async {
         let (mut stream, _) = client.lease_keep_alive(7).await.unwrap();
         let soon = Duration::from_secs(1);
-        assert!(tokio::time::timeout(soon, stream.renew(7)).await.is_err());
+        assert!(timeout(soon, stream.renew(7)).await.is_err());
         let answer = stream.renew(8).await.unwrap();
         assert_eq!((answer.id, answer.ttl), (8, 0));
     };
@@ -336,53 +384,86 @@ async fn an_answer_that_nobody_waited_for_is_not_taken_for_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn progress_is_asked_for_over_another_stream_where_one_is_broken() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
-    let mut watcher = client
-        .watcher(WatchCreateRequest {
-            key: "k".into(),
-            start_revision: 1,
-            ..WatchCreateRequest::default()
-        })
-        .unwrap();
+    let (mut server, client) = alone();
+    let mut watcher = watch_from(&client, 1);
     let play = async {
         let mut call = server.call().await;
         create(&mut call).await;
         call.answer(created(1));
         tokio::time::sleep(Duration::from_millis(1)).await;
         server.break_connections();
+        // The second one breaks when it was asked.
+        for is_answered in [false, true] {
+            let mut call = server.call().await;
+            create(&mut call).await;
+            call.answer(created(1));
+            let request: WatchRequest = call.request().await;
+            assert!(matches!(
+                request.request_union,
+                Some(RequestUnion::ProgressRequest(_))
+            ));
+            match is_answered {
+                true => call.answer(answer(5, &[])),
+                false => server.break_connections(),
+            }
+        }
+        // Once is enough.
         let mut call = server.call().await;
-        create(&mut call).await;
-        call.answer(created(1));
-        let request: WatchRequest = call.request().await;
-        assert!(matches!(
-            request.request_union,
-            Some(RequestUnion::ProgressRequest(_))
-        ));
-        call.answer(answer(5, &[]));
-        call
+        assert_eq!(create(&mut call).await.start_revision, 6);
+        call.answer(created(6));
+        call.answer(answer(6, &[6]));
+        assert!(
+            timeout(SOON, call.try_request::<WatchRequest>())
+                .await
+                .is_err()
+        );
     };
     let watch = async {
         watcher.created().await.unwrap();
         tokio::time::sleep(Duration::from_millis(2)).await;
-        watcher.progress().await.unwrap();
+        watcher.progress();
         assert_eq!(next(&mut watcher).await, []);
         assert_eq!(watcher.next_revision(), 6);
+        assert_eq!(next(&mut watcher).await, [6]);
     };
     tokio::join!(watch, play);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_nobody_reads_hold_up_nobody_else() {
+    let (mut server, client) = alone();
+    let large = WatchResponse {
+        cancel_reason: "x".repeat(2 << 20),
+        ..answer(1, &[1])
+    };
+    let mut unread = Vec::new();
+    for _ in 0..6 {
+        let mut watcher = watch_from(&client, 1);
+        let play = async {
+            let mut call = server.call().await;
+            create(&mut call).await;
+            call.answer(created(1));
+            call.answer(large.clone());
+            call
+        };
+        let made = async { tokio::join!(play, watcher.created()) };
+        let (call, made) = timeout(MINUTE, made).await.expect("an answer");
+        made.unwrap();
+        unread.push((call, watcher));
+    }
+    // All has come that comes.
+    tokio::time::sleep(SOON).await;
+    let play = async { server.call().await.reply(RangeResponse::default()) };
+    let read = async { tokio::join!(play, client.get("k")) };
+    let (_, read) = timeout(MINUTE, read).await.expect("an answer");
+    read.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_stays_when_its_endpoint_is_taken_out() {
     let ([mut old, _new], options) = servers(["a:1", "b:1"]);
     let client = Client::new(&["a:1"], &options).unwrap();
-    let mut watcher = client
-        .watcher(WatchCreateRequest {
-            key: "k".into(),
-            start_revision: 1,
-            ..WatchCreateRequest::default()
-        })
-        .unwrap();
+    let mut watcher = watch_from(&client, 1);
     let play = async {
         let mut call = old.call().await;
         create(&mut call).await;

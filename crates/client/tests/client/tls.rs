@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-fn file(name: &str) -> PathBuf {
+pub fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
         .join(name)
@@ -22,7 +22,7 @@ fn certificate(name: &str) -> CertificateDer<'static> {
 }
 
 /// A server with this certificate; with `client_ca`, only for clients that show one of it.
-fn secured(name: &str, client_ca: Option<&str>) -> ServerConfig {
+pub fn secured(name: &str, client_ca: Option<&str>) -> ServerConfig {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -44,7 +44,7 @@ fn secured(name: &str, client_ca: Option<&str>) -> ServerConfig {
     config
 }
 
-fn trusting(ca: &Path) -> Tls {
+pub fn trusting(ca: &Path) -> Tls {
     Tls {
         ca_file: Some(ca.to_owned()),
         ..Tls::default()

@@ -1,6 +1,6 @@
 //! Tokens: asked for once, whoever waits for one, and however.
 
-use crate::fake::{Call, servers};
+use crate::fake::{Call, alone, servers};
 use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::watch_request::RequestUnion;
 use quorate_client::api::etcdserverpb::{
@@ -9,7 +9,7 @@ use quorate_client::api::etcdserverpb::{
 };
 use quorate_client::{Client, Credentials, Error, Options, Watcher};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const SOON: Duration = Duration::from_millis(1);
 
@@ -129,6 +129,82 @@ async fn a_member_that_is_down_keeps_no_token_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_that_hangs_keeps_no_token_from_anybody() {
+    let ([mut one, mut other], options) = servers(["a:1", "b:1"]);
+    let client = Client::new(&["a:1", "b:1"], &with_password(options)).unwrap();
+    let mut watcher = watcher(&client);
+    let play = async {
+        // Who is asked first says nothing.
+        let (unanswered, next) = tokio::select! {
+            call = one.call() => (call, &mut other),
+            call = other.call() => (call, &mut one),
+        };
+        give(next.call().await, "t");
+        unanswered
+    };
+    let put = client.put(PutRequest::default());
+    // The watch asks; the put waits for what it gets, and is then called somewhere.
+    tokio::select! {
+        biased;
+        answer = watcher.next() => panic!("{answer:?}"),
+        _ = async { tokio::join!(play, put) } => panic!("nobody answers the put"),
+        () = tokio::time::sleep(Duration::from_secs(6)) => {}
+    }
+    let mut called = Vec::new();
+    for server in [&mut one, &mut other] {
+        while let Ok(call) = timeout(SOON, server.call()).await {
+            assert_eq!(call.token.as_deref(), Some("t"));
+            called.push(call.path);
+        }
+    }
+    assert!(
+        called.iter().any(|path| path.ends_with("/Put")),
+        "{called:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn signing_in_has_its_time() {
+    let ([mut server], options) = servers(["a:1"]);
+    let client = Client::new(&["a:1"], &with_password(options)).unwrap();
+    let client = client.with_timeout(Duration::from_secs(2));
+    let begun = Instant::now();
+    let (answer, _unanswered) = tokio::join!(client.sign_in(), server.call());
+    assert!(matches!(answer, Err(Error::Deadline { .. })), "{answer:?}");
+    assert_eq!(begun.elapsed(), Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_outlives_a_token_that_cannot_be_had_at_once() {
+    let ([mut server], options) = servers(["a:1"]);
+    let mut options = with_password(options);
+    options.retry.attempts_max = 1;
+    let client = Client::new(&["a:1"], &options).unwrap();
+    let mut watcher = watcher(&client);
+    let play = async {
+        give(server.call().await, "0");
+        for _ in 0..2 {
+            let mut call = server.call().await;
+            watched(&mut call, Some("0")).await;
+            call.answer(refused(Known::InvalidAuthToken));
+            let call = server.call().await;
+            assert!(call.path.ends_with("/Authenticate"), "{}", call.path);
+            call.refuse(Known::LeaderChanged);
+        }
+        let mut call = server.call().await;
+        watched(&mut call, Some("0")).await;
+        call.answer(refused(Known::InvalidAuthToken));
+        give(server.call().await, "1");
+        let mut call = server.call().await;
+        watched(&mut call, Some("1")).await;
+        call.answer(created());
+        call
+    };
+    let (_, answer) = tokio::join!(play, watcher.created());
+    answer.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_without_events_has_its_token_renewed_any_number_of_times() {
     let ([mut server], options) = servers(["a:1"]);
     let client = Client::new(&["a:1"], &with_password(options)).unwrap();
@@ -200,8 +276,7 @@ async fn watches_that_are_refused_together_share_one_new_token() {
 /// Who is known by a certificate: the users have changed meanwhile, and that is all.
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_a_password_outlives_a_change_of_users() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let mut watcher = watcher(&client);
     let play = async {
         let mut call = server.call().await;

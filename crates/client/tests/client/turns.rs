@@ -1,6 +1,6 @@
 //! Locks and elections: one at a time, whatever happens to those who wait.
 
-use crate::fake::{Call, Server, servers};
+use crate::fake::{Call, Server, alone, servers};
 use crate::model::Model;
 use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::request_op::Request;
@@ -10,7 +10,7 @@ use quorate_client::api::etcdserverpb::{
 use quorate_client::{Client, Error, Session};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 fn model() -> (Model, Client) {
     let ([server], options) = servers(["a:1"]);
@@ -119,8 +119,7 @@ async fn who_stops_waiting_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_does_not_overtake_its_put() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let (session, _renewals) = granted(&mut server, &client).await;
     let mutex = session.mutex("m");
     let (waited, mut put) = tokio::join!(timeout(SOON, mutex.lock()), server.call());
@@ -138,6 +137,90 @@ async fn a_deletion_does_not_overtake_its_put() {
         request.success[0].request,
         Some(Request::RequestDeleteRange(_))
     ));
+}
+
+/// A worker of a runtime runs what was spawned last first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_gives_up_at_once_leaves_nothing_behind() {
+    let worker = tokio::spawn(async {
+        let (mut server, client) = alone();
+        let (session, renewals) = granted(&mut server, &client).await;
+        let mutex = session.mutex("m");
+        let gone = tokio::select! {
+            biased;
+            lock = mutex.lock() => panic!("{lock:?}"),
+            () = std::future::ready(()) => server.call(),
+        };
+        let mut put = gone.await;
+        let request: TxnRequest = put.request().await;
+        assert!(matches!(
+            request.success[0].request,
+            Some(Request::RequestPut(_))
+        ));
+        put.reply(TxnResponse::default());
+        let request: TxnRequest = server.call().await.request().await;
+        assert!(matches!(
+            request.success[0].request,
+            Some(Request::RequestDeleteRange(_))
+        ));
+        drop(renewals);
+    });
+    worker.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_that_comes_late_is_deleted_too() {
+    let (mut server, client) = alone();
+    let (session, _renewals) = granted(&mut server, &client).await;
+    let mutex = session.mutex("m");
+    let begun = Instant::now();
+    let play = async {
+        // The member has taken it, and its answer is lost.
+        let mut put = server.call().await;
+        let _: TxnRequest = put.request().await;
+        put.refuse(Known::Timeout);
+        let mut deletions = Vec::new();
+        while deletions.len() < 2 {
+            let mut call = server.call().await;
+            // The lease is renewed meanwhile.
+            if !call.path.ends_with("/Txn") {
+                continue;
+            }
+            let request: TxnRequest = call.request().await;
+            assert!(matches!(
+                request.success[0].request,
+                Some(Request::RequestDeleteRange(_))
+            ));
+            deletions.push(begun.elapsed());
+            call.reply(TxnResponse::default());
+        }
+        deletions
+    };
+    let (lock, deletions) = tokio::join!(mutex.lock(), play);
+    lock.unwrap_err();
+    assert!(deletions[0] < Duration::from_secs(1), "{deletions:?}");
+    assert!(deletions[1] > Duration::from_secs(7), "{deletions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_may_be_dropped_where_no_runtime_is() {
+    let (model, client) = model();
+    let session = session(&client).await;
+    let lock = session.mutex("m").lock().await.unwrap();
+    std::thread::spawn(move || drop(lock)).join().unwrap();
+    sleep(SOON).await;
+    assert!(model.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_with_the_lease_whoever_answers() {
+    let (mut server, client) = alone();
+    let (session, renewals) = granted(&mut server, &client).await;
+    let begun = Instant::now();
+    let (closed, _unanswered) = tokio::join!(session.close(), server.call());
+    assert!(matches!(closed, Err(Error::Deadline { .. })), "{closed:?}");
+    assert_eq!(begun.elapsed(), Duration::from_secs(10));
+    assert!(renewals.is_gone());
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,8 +346,7 @@ async fn who_lost_its_lease_does_not_lead_when_its_turn_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_a_session_outlives_a_broken_connection() {
-    let ([mut server], options) = servers(["a:1"]);
-    let client = Client::new(&["a:1"], &options).unwrap();
+    let (mut server, client) = alone();
     let (session, _renewals) = granted(&mut server, &client).await;
     let play = async {
         let mut call = server.call().await;

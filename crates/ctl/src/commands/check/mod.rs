@@ -85,7 +85,7 @@ pub async fn perf(invocation: &Invocation) -> Result<(), Exit> {
         value_bytes: 1024,
     };
     let report = load.at_rate(all_clients(&sessions), rate, PERF_TIME).await;
-    clean_up(&sessions[0], &prefix, invocation).await?;
+    clean_up(&sessions[0], &prefix, invocation, Deletion::Limited).await?;
     judge(&report, rate)
 }
 
@@ -137,7 +137,7 @@ pub async fn datascale(invocation: &Invocation) -> Result<(), Exit> {
     let remedy = |prefix: &str| format!("Delete with etcdctl del --prefix {prefix} first");
     refuse_keys(client, &prefix, remedy).await?;
     let endpoint = client.endpoints().into_iter().next().unwrap_or_default();
-    let before = memory(&endpoint, "before").await?;
+    let before = memory(client, &endpoint, "before").await?;
     write_out(
         format!(
             "Start data scale check for work load [{keys} key-value pairs, 1024 bytes per key-value, {clients} concurrent clients].\n"

@@ -23,6 +23,7 @@ use quorate_client::api::mvccpb::Event;
 use quorate_client::{Client, Error, Watcher};
 use quorate_go::quote::quote;
 use quorate_go::system;
+use std::process::Stdio;
 use tokio::process::Command as Process;
 use tokio::sync::broadcast;
 
@@ -177,8 +178,7 @@ async fn follow(mut watcher: Watcher, printing: Printing, mut progress: broadcas
         let next = tokio::select! {
             next = watcher.next() => next,
             Ok(()) = progress.recv() => {
-                // A stream that cannot be asked is found broken by the next answer.
-                let _ = watcher.progress().await;
+                watcher.progress();
                 continue;
             }
         };
@@ -288,6 +288,8 @@ impl Printing {
             .env("ETCD_WATCH_EVENT_TYPE", quote(kind.as_bytes()))
             .env("ETCD_WATCH_KEY", quote(&kv.key))
             .env("ETCD_WATCH_VALUE", quote(&kv.value))
+            // What is typed are this program's commands.
+            .stdin(Stdio::null())
             .status()
             .await;
         let failed = match status {
