@@ -5,7 +5,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use std::io::{self, BufRead, Read, Write};
 
 /// Asks on standard output and reads a line from standard input, without echo where that is a
-/// terminal. The line's end is not part of it; at the input's end it is empty.
+/// terminal. Blanks around it are not part of it; at the input's end it is empty.
 pub fn ask_password(prompt: &str) -> io::Result<String> {
     // Before the question: what answers it at once must not be shown or lost.
     let quiet = Quiet::begin();
@@ -15,7 +15,7 @@ pub fn ask_password(prompt: &str) -> io::Result<String> {
     let line = read_line();
     drop(quiet);
     writeln!(stdout)?;
-    line.map(|line| String::from_utf8_lossy(&line).into_owned())
+    line.map(|line| String::from_utf8_lossy(&line).trim().to_owned())
 }
 
 /// A line from standard input, byte by byte: what follows is left for the next question.

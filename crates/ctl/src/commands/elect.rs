@@ -12,6 +12,7 @@ use quorate_cli::{Invocation, flags};
 use quorate_client::Session as LeaseSession;
 use quorate_client::api::etcdserverpb::RangeResponse;
 use std::pin::pin;
+use tokio::time::timeout;
 
 /// The definition.
 pub fn command() -> Command {
@@ -50,10 +51,11 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
 
 /// Leads once it is elected, until a signal comes.
 async fn campaign(session: &Session, name: &[u8], proposal: &[u8]) -> Result<(), Exit> {
-    let mut end = pin!(signals::termination());
     let leased = LeaseSession::new(&session.client, TTL_SECONDS)
         .await
         .map_err(failed)?;
+    // Not before: while nothing is held, a signal ends the program by itself.
+    let mut end = pin!(signals::termination());
     let election = leased.election(name.to_vec());
     let leadership = tokio::select! {
         leadership = election.campaign(proposal.to_vec()) => leadership.map_err(failed)?,
@@ -62,14 +64,20 @@ async fn campaign(session: &Session, name: &[u8], proposal: &[u8]) -> Result<(),
             return Err(Exit::error("context canceled"));
         }
     };
-    let shown = session
-        .client
-        .get(leadership.key().clone())
-        .await
-        .map_err(failed)?;
+    let shown = tokio::select! {
+        shown = session.client.get(leadership.key().clone()) => shown.map_err(failed)?,
+        () = &mut end => {
+            close(leased).await;
+            return Err(Exit::error("context canceled"));
+        }
+    };
     session.print(&Answer::Get(shown))?;
     tokio::select! {
-        () = end => leadership.resign().await.map_err(failed),
+        () = end => match timeout(session.globals.command_timeout, leadership.resign()).await {
+            Ok(resigned) => resigned.map_err(failed),
+            // It ends with the lease.
+            Err(_) => Err(Exit::error(Failure::Deadline)),
+        },
         _ = leased.keeper().lost() => Err(Exit::error("elect: session expired")),
     }
 }
@@ -85,7 +93,10 @@ async fn observe(session: &Session, name: &[u8]) -> Result<(), Exit> {
         };
         let pair = leader.map_err(|_| Exit::error("elect: observer lost"))?;
         // For the header, which what is observed has not.
-        let now = session.client.get(pair.key.clone()).await.map_err(failed)?;
+        let now = tokio::select! {
+            now = session.client.get(pair.key.clone()) => now.map_err(failed)?,
+            () = &mut end => return Ok(()),
+        };
         session.print(&Answer::Get(RangeResponse {
             header: now.header,
             kvs: vec![pair],

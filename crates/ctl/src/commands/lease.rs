@@ -160,7 +160,7 @@ async fn renew(session: &Session, id: i64, first: Instant) -> Result<(), Exit> {
                 return Ok(());
             };
             session.print(&Answer::KeepAlive(response))?;
-            let ttl = Duration::from_secs(ttl_seconds);
+            let ttl = Duration::from_secs(ttl_seconds.min(TTL_SECONDS_MAX));
             deadline = Instant::now() + ttl;
             sleep_until(Instant::now() + ttl / 3).await;
             response = match timeout_at(deadline, stream.renew(id)).await {
@@ -171,6 +171,9 @@ async fn renew(session: &Session, id: i64, first: Instant) -> Result<(), Exit> {
         }
     }
 }
+
+/// The longest TTL that a lease can have.
+const TTL_SECONDS_MAX: u64 = 9_000_000_000;
 
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 

@@ -11,8 +11,9 @@ use quorate_cli::{Invocation, flags};
 use quorate_client::{Lock, Session as LeaseSession};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use tokio::process::Command as Process;
+use tokio::time::timeout;
 
 /// The definition.
 pub fn command() -> Command {
@@ -39,7 +40,6 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
             "lock takes a lock name argument and an optional command to execute",
         ));
     };
-    let mut end = pin!(signals::termination());
     let session = Session::open(invocation).await?;
     let ttl = match invocation.given.int("ttl") {
         ttl @ 1.. => ttl,
@@ -48,6 +48,8 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
     let leased = LeaseSession::new(&session.client, ttl)
         .await
         .map_err(failed)?;
+    // Not before: while nothing is held, a signal ends the program by itself.
+    let mut end = pin!(signals::termination());
     let mutex = leased.mutex(name.clone());
     let lock = tokio::select! {
         lock = mutex.lock() => lock.map_err(failed)?,
@@ -58,7 +60,7 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
     };
     match program {
         [] => hold(&session, &leased, lock, end).await,
-        program => execute(program, lock).await,
+        program => execute(&session, program, lock).await,
     }
 }
 
@@ -69,33 +71,46 @@ async fn hold(
     lock: Lock,
     end: impl Future<Output = ()>,
 ) -> Result<(), Exit> {
-    let shown = session
-        .client
-        .get(lock.key().clone())
-        .await
-        .map_err(failed)?;
+    let mut end = pin!(end);
+    let shown = tokio::select! {
+        shown = session.client.get(lock.key().clone()) => shown.map_err(failed)?,
+        () = &mut end => {
+            unlock(session, lock).await?;
+            return Err(Exit::error("context canceled"));
+        }
+    };
     if shown.kvs.is_empty() {
         return Err(Exit::error("lock lost on init"));
     }
     session.print(&Answer::Get(shown))?;
     tokio::select! {
-        () = end => lock.unlock().await.map_err(failed),
+        () = end => unlock(session, lock).await,
         _ = leased.keeper().lost() => Err(Exit::error("session expired")),
+    }
+}
+
+/// Frees the lock within a command's time; if nobody answers, it ends with the lease.
+async fn unlock(session: &Session, lock: Lock) -> Result<(), Exit> {
+    match timeout(session.globals.command_timeout, lock.unlock()).await {
+        Ok(unlocked) => unlocked.map_err(failed),
+        Err(_) => Err(Exit::error(Failure::Deadline)),
     }
 }
 
 /// Runs a program with the lock's key and revision in its environment; its exit code is ours. A
 /// signal is waited out: from a terminal the program gets it as well, and it is the program that
 /// decides.
-async fn execute(program: &[Vec<u8>], lock: Lock) -> Result<(), Exit> {
+async fn execute(session: &Session, program: &[Vec<u8>], lock: Lock) -> Result<(), Exit> {
     let mut words = program.iter().map(|word| bytes_of(word));
     let status = Process::new(words.next().unwrap_or_default())
         .args(words)
         .env("ETCD_LOCK_KEY", bytes_of(lock.key()))
         .env("ETCD_LOCK_REV", lock.revision().to_string())
+        // What is typed or piped is not the program's, but for who runs this one.
+        .stdin(Stdio::null())
         .status()
         .await;
-    let unlocked = lock.unlock().await.map_err(failed);
+    let unlocked = unlock(session, lock).await;
     match status {
         Ok(status) if status.success() => unlocked,
         Ok(status) => Err(Exit::new(code(status), failure::process(status))),

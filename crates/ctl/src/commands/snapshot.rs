@@ -1,7 +1,8 @@
 //! `snapshot save`: a member's database as a file.
 //!
 //! Invariants: the file appears under its name when all of it is on the disk and its digest is
-//! right; until then it is `NAME.part`, which goes away on failure.
+//! right; until then it is `NAME.part`, which one process at a time has, and which goes away on
+//! failure.
 
 use crate::failure::Failure;
 use crate::session::{Session, Setting};
@@ -12,10 +13,10 @@ use quorate_cli::streams::write_out;
 use quorate_cli::{Invocation, flags};
 use quorate_go::system;
 use sha2::{Digest, Sha256};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The definition.
@@ -91,6 +92,7 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
 struct Part {
     path: PathBuf,
     file: File,
+    has_its_name: bool,
 }
 
 impl Part {
@@ -98,14 +100,12 @@ impl Part {
         let mut name = target.as_os_str().to_owned();
         name.push(".part");
         let path = PathBuf::from(name);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path);
-        match file {
-            Ok(file) => Ok(Part { path, file }),
+        match claim(&path) {
+            Ok(file) => Ok(Part {
+                path,
+                file,
+                has_its_name: false,
+            }),
             Err(error) => {
                 let (path, reason) = (path.display(), system::text(&error));
                 Err(format!("could not open {path} (open {path}: {reason})"))
@@ -114,10 +114,47 @@ impl Part {
     }
 }
 
+impl Part {
+    /// Gives it its name.
+    fn publish(&mut self, target: &Path) -> io::Result<()> {
+        std::fs::rename(&self.path, target)?;
+        self.has_its_name = true;
+        Ok(())
+    }
+}
+
+/// Opens a file for this process alone, and empties it. What a process left that has ended is taken
+/// over; one that is still at it has the file locked.
+fn claim(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let text = "another snapshot is being saved there";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+        }
+        // Between opening and locking it may have got its final name.
+        let (ours, named) = (file.metadata()?, std::fs::metadata(path));
+        if named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
+            // A device has no length.
+            if ours.is_file() {
+                file.set_len(0)?;
+            }
+            return Ok(file);
+        }
+    }
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
-        // After a rename there is nothing under this name.
-        let _ = std::fs::remove_file(&self.path);
+        // What is there after a rename is another's.
+        if !self.has_its_name {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -150,7 +187,7 @@ async fn save(session: &Session, mut part: Part, path: &Path) -> Result<String, 
     part.file
         .sync_all()
         .map_err(|error| format!("could not fsync snapshot: {}", system::text(&error)))?;
-    std::fs::rename(&part.path, path).map_err(|error| {
+    part.publish(path).map_err(|error| {
         let (from, to) = (part.path.display(), path.display());
         // Go looks before it renames.
         let reason = match path.is_dir() {
@@ -223,6 +260,26 @@ mod tests {
         let mut check = Check::default();
         pieces.iter().for_each(|piece| check.update(piece));
         check.finish()
+    }
+
+    #[test]
+    fn one_snapshot_at_a_time_is_saved_under_a_name() {
+        let folder = std::env::temp_dir().join(format!("quoratectl-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let target = folder.join("s.db");
+        let left = folder.join("s.db.part");
+        std::fs::write(&left, "what a process left").expect("a file");
+        let mut part = Part::create(&target).expect("nobody is at it");
+        assert_eq!(part.file.metadata().expect("metadata").len(), 0);
+        let error = Part::create(&target).err().expect("it is taken");
+        assert!(error.contains("another snapshot is being saved"), "{error}");
+        part.publish(&target).expect("renamed");
+        let other = Part::create(&target).expect("the name is free again");
+        drop(part);
+        assert!(target.exists() && left.exists());
+        drop(other);
+        assert!(target.exists() && !left.exists());
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]

@@ -150,8 +150,8 @@ pub async fn datascale(invocation: &Invocation) -> Result<(), Exit> {
         value_bytes: 512,
     };
     let report = load.of_keys(all_clients(&sessions), keys).await;
-    let after = memory(&endpoint, "after").await?;
-    clean_up(&sessions[0], &prefix, invocation).await?;
+    let after = memory(client, &endpoint, "after").await?;
+    clean_up(&sessions[0], &prefix, invocation, Deletion::Required).await?;
     let errors = report.error_lines();
     if !errors.is_empty() {
         write_out((errors.join("\n") + "\n").as_bytes())?;
@@ -162,8 +162,8 @@ pub async fn datascale(invocation: &Invocation) -> Result<(), Exit> {
 }
 
 /// The memory of the member behind an endpoint.
-async fn memory(endpoint: &str, when: &str) -> Result<f64, Exit> {
-    match metrics::resident_bytes(endpoint).await {
+async fn memory(client: &Client, endpoint: &str, when: &str) -> Result<f64, Exit> {
+    match metrics::resident_bytes(client, endpoint).await {
         Ok(bytes) => Ok(bytes),
         Err(error) => {
             let text = format!(
@@ -243,8 +243,22 @@ async fn refuse_keys(
     }
 }
 
+/// How the keys of a check are deleted.
+#[derive(Clone, Copy)]
+enum Deletion {
+    /// However long that takes; if it fails, so does the check.
+    Required,
+    /// Within a time; a failure is told, and no more.
+    Limited,
+}
+
 /// Deletes what was written; compacts and defragments where that is wanted.
-async fn clean_up(session: &Session, prefix: &[u8], invocation: &Invocation) -> Result<(), Exit> {
+async fn clean_up(
+    session: &Session,
+    prefix: &[u8],
+    invocation: &Invocation,
+    deletion: Deletion,
+) -> Result<(), Exit> {
     let client = &session.client;
     let (key, range_end) = range(prefix.to_vec(), None, true, false)?;
     let delete = client.delete_range(DeleteRangeRequest {
@@ -252,9 +266,15 @@ async fn clean_up(session: &Session, prefix: &[u8], invocation: &Invocation) -> 
         range_end: range_end.into(),
         ..DeleteRangeRequest::default()
     });
-    let deleted = match limited(delete).await {
-        Ok(deleted) => deleted,
-        Err(failure) => {
+    let deleted = match deletion {
+        // Millions of keys may be there.
+        Deletion::Required => delete.await.map_err(Failure::from),
+        Deletion::Limited => limited(delete).await,
+    };
+    let deleted = match (deleted, deletion) {
+        (Ok(deleted), _) => deleted,
+        (Err(failure), Deletion::Required) => return Err(Exit::error(failure)),
+        (Err(failure), Deletion::Limited) => {
             let text = format!("FAIL: Cleanup failed during key deletion: ERROR({failure})\n");
             return write_out(text.as_bytes());
         }
