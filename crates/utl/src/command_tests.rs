@@ -84,6 +84,18 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// The names in a directory and in those below it.
+fn all_names(dir: &Path) -> Vec<String> {
+    let mut all = names(dir);
+    for name in names(dir) {
+        let below = dir.join(&name);
+        if below.is_dir() {
+            all.extend(all_names(&below));
+        }
+    }
+    all
+}
+
 #[test]
 fn a_restored_directory_is_whole_and_has_the_same_history() {
     let scratch = Scratch::new();
@@ -141,6 +153,54 @@ fn a_restored_directory_is_whole_and_has_the_same_history() {
     let mut all = [&before[..], &["deep", "log", "other"].map(str::to_owned)].concat();
     all.sort();
     assert_eq!(names(&scratch.0), all);
+}
+
+#[test]
+fn a_restored_log_may_lie_within_the_data_directory() {
+    let scratch = Scratch::new();
+    let (_, snapshot) = sample(&scratch);
+    let linked = scratch.0.join("linked");
+    std::os::unix::fs::symlink(&scratch.0, &linked).unwrap();
+    let before = names(&scratch.0);
+    for (is_there, data, log) in [
+        (false, "restored", "restored/member/wal"),
+        (false, "restored", "restored/../restored/./member//wal"),
+        (false, "restored", "linked/restored/member/wal"),
+        (false, "deep/restored/", "deep/restored/member/deeper/log"),
+        (false, "restored", "restored/log"),
+        (false, "restored", "restored/deep/log"),
+        (true, "restored", "restored/member/wal"),
+        (true, "restored", "linked/restored/./member/wal"),
+        (true, "restored", "restored/member/deeper/log"),
+        (true, "restored", "restored/log"),
+        (true, "restored", "restored/deep/log"),
+    ] {
+        let (data_dir, wal_dir) = (scratch.0.join(data), scratch.0.join(log));
+        if is_there {
+            fs::create_dir(&data_dir).unwrap();
+        }
+        let mut line = vec!["snapshot", "restore", text(&snapshot)];
+        line.extend(["--data-dir", text(&data_dir), "--wal-dir", text(&wal_dir)]);
+        assert_eq!(run(&line), 0, "{line:?}");
+        let line = ["check", text(&data_dir), "--wal-dir", text(&wal_dir)];
+        assert_eq!(run(&line), 0, "{line:?}");
+        let top = scratch.0.join(data.split('/').next().unwrap());
+        let all = all_names(&top);
+        assert!(
+            !all.iter().any(|name| name.contains("restoring")),
+            "{all:?}"
+        );
+        fs::remove_dir_all(top).unwrap();
+        assert_eq!(names(&scratch.0), before);
+    }
+    // The log's directory is the log's alone.
+    for log in ["restored", "restored/member", "restored/member/snap", ""] {
+        let (data_dir, wal_dir) = (scratch.0.join("restored"), scratch.0.join(log));
+        let mut line = vec!["snapshot", "restore", text(&snapshot)];
+        line.extend(["--data-dir", text(&data_dir), "--wal-dir", text(&wal_dir)]);
+        assert_eq!(run(&line), 1, "{line:?}");
+        assert_eq!(names(&scratch.0), before);
+    }
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn refuse_what_is_there(plan: &Plan) -> Result<(), Failure> {
 }
 
 fn restore(plan: &Plan, cluster: &NewCluster) -> Result<(), Failure> {
-    let mut staging = Staging::new(&plan.data_dir, &plan.wal_dir);
+    let mut staging = Staging::new(&plan.data_dir, &plan.wal_dir)?;
     let source = copy::Source::open(&plan.snapshot)?;
     staging.make()?;
     let database = staging.snap_dir().join("db");
