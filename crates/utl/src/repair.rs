@@ -11,7 +11,9 @@ use crate::{layout, log_entries};
 use quorate_bolt::Options;
 use quorate_cli::Invocation;
 use quorate_cli::streams::write_out;
+use quorate_disk::Mode;
 use quorate_wal::{Next, Reader, Wal, list_segments, snap};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where leftovers go, in the data directory.
@@ -62,15 +64,12 @@ fn repair(
     };
     let locked = database::open(&layout::database(data_dir), &options, wait)?;
     let mut done = Vec::new();
-    if let Some((segment, offset)) = unfinished(wal_dir)? {
-        if dry_run {
-            done.push(format!(
-                "would cut {} off at {offset}, where a write was never finished",
-                segment.display()
-            ));
+    if let Some(unfinished) = unfinished(wal_dir)? {
+        done.push(if dry_run {
+            unfinished.planned()
         } else {
-            done.extend(cut_off(wal_dir)?);
-        }
+            clear(data_dir, wal_dir, &unfinished)?
+        });
     }
     let snap_dir = layout::snap_dir(data_dir);
     let names = disk()
@@ -83,58 +82,125 @@ fn repair(
     Ok(done)
 }
 
-/// The last segment and where a write in it was never finished.
-fn unfinished(wal_dir: &Path) -> Result<Option<(PathBuf, u64)>, Failure> {
+/// A write at the log's end that was never finished.
+struct Unfinished {
+    /// The last segment.
+    segment: PathBuf,
+    /// Where the log ends in it.
+    offset: u64,
+    /// Whether a frame begins there. Otherwise there are sectors of later ones only.
+    torn: bool,
+}
+
+impl Unfinished {
+    fn planned(&self) -> String {
+        let (segment, offset) = (self.segment.display(), self.offset);
+        match self.torn {
+            true => {
+                format!("would cut {segment} off at {offset}, where a write was never finished")
+            }
+            false => format!(
+                "would clear {segment} behind {offset}, where a part of a write stands that was \
+                 never finished"
+            ),
+        }
+    }
+}
+
+/// Looks for one.
+fn unfinished(wal_dir: &Path) -> Result<Option<Unfinished>, Failure> {
     let last = list_segments(&*disk(), wal_dir)?;
     let mut reader = match last.last() {
         Some(last) => Reader::open(&*disk(), wal_dir, last.index)?,
         None => return Ok(None),
     };
-    loop {
+    let torn = loop {
         match reader.next()? {
             Next::Record(_) => {}
-            Next::End => return Ok(None),
-            Next::Torn(torn) => return Ok(Some((reader.path().to_path_buf(), torn.offset))),
+            Next::End => break false,
+            Next::Torn(_) => break true,
         }
+    };
+    let offset = reader.offset();
+    if !torn && reader.nonzero_behind(offset)?.is_none() {
+        return Ok(None);
     }
-}
-
-/// Cuts the log off; opening it for writing does that, and keeps a copy of the segment.
-fn cut_off(wal_dir: &Path) -> Result<Option<String>, Failure> {
-    let at = log_entries::newest_record(wal_dir)?;
-    let (wal, recovered) = Wal::open(&disk(), wal_dir, &at, quorate_wal::Options::default())?;
-    wal.close()?;
-    Ok(recovered.repaired.map(|repair| {
-        format!(
-            "cut {} off at {}, where a write was never finished; what it was is in {}",
-            repair.path.display(),
-            repair.offset,
-            repair.broken_copy.display()
-        )
+    Ok(Some(Unfinished {
+        segment: reader.path().to_path_buf(),
+        offset,
+        torn,
     }))
 }
 
-/// Moves a leftover to where nobody takes it for anything.
-fn move_aside(data_dir: &Path, path: &Path, dry_run: bool) -> Result<String, Failure> {
+/// Removes it from the log. Opening that for writing does so; of a segment that it cuts off, it keeps
+/// a copy itself.
+fn clear(data_dir: &Path, wal_dir: &Path, unfinished: &Unfinished) -> Result<String, Failure> {
+    let kept = match unfinished.torn {
+        true => None,
+        false => Some(keep_copy(data_dir, &unfinished.segment)?),
+    };
+    let at = log_entries::newest_record(wal_dir)?;
+    let (wal, recovered) = Wal::open(&disk(), wal_dir, &at, quorate_wal::Options::default())?;
+    wal.close()?;
+    let (segment, offset) = (unfinished.segment.display(), unfinished.offset);
+    let copy = kept.or(recovered.repaired.map(|repair| repair.broken_copy));
+    let copy = copy.unwrap_or_default();
+    Ok(match unfinished.torn {
+        true => format!(
+            "cut {segment} off at {offset}, where a write was never finished; what it was is in {}",
+            copy.display()
+        ),
+        false => format!(
+            "cleared {segment} behind {offset}, where a part of a write stood that was never \
+             finished; what it was is in {}",
+            copy.display()
+        ),
+    })
+}
+
+/// Copies a file to where what repair changes is kept.
+fn keep_copy(data_dir: &Path, path: &Path) -> Result<PathBuf, Failure> {
+    let (kept, copy) = kept_place(data_dir, path)?;
+    let durable = || {
+        fs::copy(path, &copy)?;
+        disk().open(&copy, Mode::Write)?.sync_all()?;
+        disk().sync_dir(&kept)
+    };
+    durable().map_err(Failure::io("copy", path))?;
+    Ok(copy)
+}
+
+/// The directory for what is kept, which is there afterwards, and the file's place in it, which is
+/// free.
+fn kept_place(data_dir: &Path, path: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let kept = data_dir.join(KEPT);
-    let aside = kept.join(path.file_name().unwrap_or_default());
-    if dry_run {
-        return Ok(format!(
-            "would move {} to {}",
-            path.display(),
-            aside.display()
-        ));
-    }
-    if aside.exists() {
+    let place = kept.join(path.file_name().unwrap_or_default());
+    if place.exists() {
         return Err(Failure::Reason(format!(
             "{} is in the way of {}",
-            aside.display(),
+            place.display(),
             path.display()
         )));
     }
     disk()
         .create_dir_all(&kept)
         .map_err(Failure::io("mkdir", &kept))?;
+    Ok((kept, place))
+}
+
+/// Moves a leftover to where nobody takes it for anything.
+fn move_aside(data_dir: &Path, path: &Path, dry_run: bool) -> Result<String, Failure> {
+    if dry_run {
+        let aside = data_dir
+            .join(KEPT)
+            .join(path.file_name().unwrap_or_default());
+        return Ok(format!(
+            "would move {} to {}",
+            path.display(),
+            aside.display()
+        ));
+    }
+    let (kept, aside) = kept_place(data_dir, path)?;
     disk()
         .rename(path, &aside)
         .map_err(Failure::io("rename", path))?;

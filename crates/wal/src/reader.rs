@@ -159,20 +159,6 @@ impl Reader {
         self.first_nonzero_behind(offset)
     }
 
-    /// Where the frame at `offset` of the segment being read would end if it were whole; `None` where
-    /// that is behind the file's end, or the length is none.
-    pub fn frame_end(&mut self, offset: u64) -> Result<Option<u64>, WalError> {
-        let segment_len = self.segments[self.current].len;
-        if segment_len - offset < LENGTH_BYTES {
-            return Ok(None);
-        }
-        let head = self.bytes(offset, LENGTH_BYTES)?;
-        let field = u64::from_le_bytes(head[..].try_into().expect("eight bytes were asked for"));
-        let end = parse_length_field(field)
-            .and_then(|(len, padding)| (offset + LENGTH_BYTES).checked_add(len + padding));
-        Ok(end.filter(|end| *end <= segment_len))
-    }
-
     /// Path of the segment being read.
     pub fn path(&self) -> &Path {
         &self.segments[self.current].path

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::sample::{Scratch, live_pages, member};
-use quorate_wal::Reader;
+use quorate_wal::types::{Entry, EntryKind};
+use quorate_wal::{Reader, Wal};
 use std::fs;
 use std::iter::once;
 use std::ops::Range;
@@ -235,6 +236,66 @@ fn a_write_that_was_never_finished_is_no_damage() {
         assert!(report.is_whole(), "{written}: {:#?}", report.findings);
         assert_eq!(report.notes.len(), 1, "{written}: {:#?}", report.notes);
     }
+}
+
+#[test]
+fn a_power_cut_within_an_append_is_no_damage_and_repair_clears_it() {
+    let scratch = Scratch::new();
+    let data_dir = scratch.0.join("data");
+    member(&data_dir);
+    let wal_dir = layout::wal_dir(&data_dir);
+    let names = quorate_wal::list_segments(&*crate::database::disk(), &wal_dir).unwrap();
+    let path = wal_dir.join(names.last().unwrap().to_string());
+    let entries: Vec<Entry> = (401..420)
+        .map(|index| Entry {
+            term: 2,
+            index,
+            kind: EntryKind::Normal,
+            data: vec![b'e'; 100 * (index % 12) as usize].into(),
+        })
+        .collect();
+    let at = crate::log_entries::newest_record(&wal_dir).unwrap();
+    let options = quorate_wal::Options {
+        segment_bytes: 64 << 10,
+        ..quorate_wal::Options::default()
+    };
+    let (mut wal, _) = Wal::open(&crate::database::disk(), &wal_dir, &at, options).unwrap();
+    let before = fs::read(&path).unwrap();
+    wal.append(None, &entries).unwrap();
+    wal.close().unwrap();
+    let after = fs::read(&path).unwrap();
+    let changed: Vec<usize> = (0..after.len())
+        .step_by(SECTOR_BYTES)
+        .filter(|at| before[*at..at + SECTOR_BYTES] != after[*at..at + SECTOR_BYTES])
+        .collect();
+    assert!(changed.len() > 16, "the append takes several pages");
+    let check = || check_member(&data_dir, &wal_dir, Wait::Forever).unwrap();
+    let mut cleared = 0;
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let mut bytes = before.clone();
+        for at in &changed {
+            if random.below(2) == 0 {
+                bytes[*at..at + SECTOR_BYTES].copy_from_slice(&after[*at..at + SECTOR_BYTES]);
+            }
+        }
+        fs::write(&path, &bytes).unwrap();
+        let report = check();
+        assert!(report.is_whole(), "seed {seed}: {:#?}", report.findings);
+        assert_eq!(report.notes.len(), 1, "seed {seed}: {:#?}", report.notes);
+        let line = ["quorateutl", "repair", data_dir.to_str().unwrap()];
+        assert_eq!(crate::run("quorateutl", &line.map(Into::into)), 0);
+        let report = check();
+        assert!(report.is_whole(), "seed {seed}: {:#?}", report.findings);
+        assert_eq!(report.notes.len(), 0, "seed {seed}: {:#?}", report.notes);
+        let copy = data_dir.join(format!("kept-by-repair/{}", names.last().unwrap()));
+        if copy.exists() {
+            cleared += 1;
+            assert!(fs::read(&copy).unwrap() == bytes);
+            fs::remove_file(copy).unwrap();
+        }
+    }
+    assert!(cleared > 0 && cleared < 60);
 }
 
 #[test]

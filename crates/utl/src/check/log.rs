@@ -1,7 +1,10 @@
 //! The log: the chain of its records, and that they make sense one after the other.
 //!
-//! A log may end in a write that was never finished: a frame whose end is not there. Where something
-//! stands behind it, it was no unfinished write, since whoever was killed writes nothing later.
+//! A log may end in a write that was never finished. A process that is killed leaves the beginning of
+//! it. A machine that loses its power leaves any of its sectors and not the others, so that whole
+//! frames may stand behind one that is not there: the log ends before that one, and a start clears the
+//! rest. What was never finished was never told durable: where an index is known to be committed that
+//! the log ends before, that is damage.
 
 use super::report::{LogFacts, Report};
 use crate::database::disk;
@@ -87,7 +90,14 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
                 break true;
             }
             Ok(Next::Torn(torn)) => {
-                unfinished(&mut reader, torn.offset, report)?;
+                report.note(
+                    reader.path(),
+                    format!(
+                        "the log ends in a write that was never finished, at offset {}; the next \
+                         start cuts it off, and so does repair",
+                        torn.offset
+                    ),
+                );
                 break true;
             }
             Err(error) => {
@@ -148,39 +158,17 @@ fn wrong(dir: &Path, error: WalError, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// Behind the end there are zeros only.
+/// Behind the end there are zeros, but for sectors of a write whose first ones are not there.
 fn end(reader: &mut Reader, report: &mut Report) -> Result<(), Failure> {
     let offset = reader.offset();
     if let Some(at) = reader.nonzero_behind(offset)? {
-        let path = reader.path().to_path_buf();
-        report.wrong(
-            &path,
-            format!("the log ends at offset {offset}, and something stands behind it at {at}"),
+        report.note(
+            reader.path(),
+            format!(
+                "the log ends at offset {offset}, and a part of a write that was never finished \
+                 stands behind it at {at}; the next start clears it, and so does repair"
+            ),
         );
-    }
-    Ok(())
-}
-
-fn unfinished(reader: &mut Reader, offset: u64, report: &mut Report) -> Result<(), Failure> {
-    let path = reader.path().to_path_buf();
-    let behind = match reader.frame_end(offset)? {
-        Some(end) => reader.nonzero_behind(end)?,
-        None => None,
-    };
-    match behind {
-        Some(at) => report.wrong(
-            &path,
-            format!(
-                "record at offset {offset} is not whole, and something stands behind it at {at}"
-            ),
-        ),
-        None => report.note(
-            &path,
-            format!(
-                "the log ends in a write that was never finished, at offset {offset}; the next \
-                 start cuts it off, and so does repair"
-            ),
-        ),
     }
     Ok(())
 }
