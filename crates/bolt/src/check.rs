@@ -121,29 +121,50 @@ impl Db {
     }
 }
 
+/// The result of a check of both meta pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetaCheck {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// What a power cut explains: the page's own checksum is of the write before or of one that was
+    /// not finished. The state is whole, and the page is right again with the next write of it.
+    pub torn: Vec<Finding>,
+}
+
 impl Db {
     /// Checks both meta pages as a whole. One alone suffices to open the file, so what is wrong with
     /// the other is found only here. It is for a file that nobody writes to.
-    pub fn check_metas(&self) -> Result<Vec<Finding>, Error> {
-        let mut findings = Vec::new();
+    pub fn check_metas(&self) -> Result<MetaCheck, Error> {
+        let mut check = MetaCheck::default();
         let size = u64::from(self.page_size());
-        for page in 0..2 {
-            let offset = page * size;
+        let read = |page: u64| {
             let mut bytes = vec![0; size as usize];
-            let read = self.inner.file.read_exact_at(&mut bytes, offset);
+            let read = self.inner.file.read_exact_at(&mut bytes, page * size);
             read.map_err(|source| self.inner.io("reading a meta page", source))?;
-            let problem = match Meta::check_page(&bytes, page) {
+            Ok(bytes)
+        };
+        let pages = [read(0)?, read(1)?];
+        for (page, bytes) in (0..).zip(&pages) {
+            let problem = match Meta::check_page(bytes, page) {
                 Ok(meta) if u64::from(meta.page_size) == size => continue,
                 Ok(_) => Problem::Meta("page size"),
                 Err(problem) => problem,
             };
-            findings.push(Finding {
+            let other = Meta::read(&pages[1 - page as usize]);
+            let torn = matches!(problem, Problem::Checksum { .. })
+                && matches!((Meta::read(bytes), other), (Ok(meta), Ok(other))
+                    if meta.is_torn(bytes, page, &other));
+            let found = match torn {
+                true => &mut check.torn,
+                false => &mut check.findings,
+            };
+            found.push(Finding {
                 page,
-                offset,
+                offset: page * size,
                 problem,
             });
         }
-        Ok(findings)
+        Ok(check)
     }
 }
 

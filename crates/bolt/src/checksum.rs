@@ -74,6 +74,15 @@ pub(crate) fn verify(run: &[u8], used: usize, newest: u64) -> Result<Option<u64>
     Ok(Some(txid))
 }
 
+/// The transaction in the trailer of a page that has one, where neither its checksum nor another
+/// transaction's, `txid`, is that of the page's bytes.
+pub(crate) fn of_other_bytes(run: &[u8], txid: u64) -> Option<u64> {
+    let at = run.len() - TRAILER_BYTES;
+    let (stored, writer) = (u32_at(run, at + 4), u64_at(run, at + 8));
+    let others = [txid, writer].iter().all(|txid| sum(run, *txid) != stored);
+    (u32_at(run, at) == magic(run) && others).then_some(writer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,7 +39,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Check, Finding};
+pub use check::{Check, Finding, MetaCheck};
 pub use commit::CommitStats;
 pub use cursor::{BackwardCursor, Cursor, Entry};
 pub use db::{Db, Options};

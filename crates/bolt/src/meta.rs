@@ -8,7 +8,9 @@
 //! Where all pages of the tree have checksums, the meta page has one, too, at the same place as the
 //! others. bbolt writes none, so once it has written, the newest meta page says that no more.
 //! Transaction t writes page t % 2. The valid page with the higher txid counts; a torn one fails
-//! its checksum, and the other one still describes a whole tree.
+//! its checksum, and the other one still describes a whole tree. A meta lies within one sector, and
+//! the page's own checksum within another, so a power cut may leave the one of a transaction and the
+//! other of the one that wrote the page before: the meta counts then as it stands.
 //!
 //! Source: bbolt 1.5 internal/common/meta.go and db.go (where the page size is looked for).
 
@@ -149,6 +151,32 @@ impl Meta {
             return Err(Problem::Meta("bytes behind it"));
         }
         Ok(meta)
+    }
+
+    /// Whether page `id` is what a torn write leaves: this meta, which `other` stands beside, and
+    /// behind it the page's checksum of the transaction that wrote the page before, or of the one that
+    /// was to write it next.
+    pub(crate) fn is_torn(&self, bytes: &[u8], id: u64, other: &Meta) -> bool {
+        let Some(trailer) = checksum::of_other_bytes(bytes, self.txid) else {
+            return false;
+        };
+        let behind = &bytes[META_BYTES..bytes.len() - checksum::TRAILER_BYTES];
+        if behind.iter().any(|byte| *byte != 0) {
+            return false;
+        }
+        let (old, new) = (self.txid.min(trailer), self.txid.max(trailer));
+        // Only in a copy has a page the other one's transactions: t and t - 1, whatever t is.
+        let between = match (old % 2 == id, id) {
+            (true, _) => 2,
+            (false, 0) => 1,
+            (false, _) => 3,
+        };
+        if new % 2 != id || new - old != between {
+            return false;
+        }
+        // What was newest when the write began, and may have been followed since by another one.
+        let base = other.txid.max(old);
+        base + 1 == new || self.txid == new && other.txid == new + 1
     }
 
     fn check(&self) -> Result<(), Problem> {

@@ -4,4 +4,5 @@ mod basics;
 mod crash;
 mod damage;
 mod model;
+mod torn_meta;
 mod vacuuming;

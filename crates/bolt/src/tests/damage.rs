@@ -2,6 +2,7 @@
 
 use super::basics::*;
 use super::model::*;
+use crate::check::MetaCheck;
 use crate::db::{Db, Options};
 use crate::error::{Error, Problem};
 use crate::scrub::ScrubCursor;
@@ -382,13 +383,14 @@ fn any_change_of_a_meta_page_is_found() {
             let at = page * u64::from(PAGE_BYTES) + offset;
             disk.corrupt(path, at, 0x10).unwrap();
             let db = Db::open(disk.clone(), path, &read_only).unwrap();
-            assert_eq!(db.check_metas().unwrap().len(), 1, "offset {at}");
+            let check = db.check_metas().unwrap();
+            assert_eq!(check.findings.len(), 1, "offset {at}");
             drop(db);
             disk.corrupt(path, at, 0x10).unwrap();
         }
     }
     let db = Db::open(disk, path, &read_only).unwrap();
-    assert_eq!(db.check_metas().unwrap(), Vec::new());
+    assert_eq!(db.check_metas().unwrap(), MetaCheck::default());
 }
 
 #[test]

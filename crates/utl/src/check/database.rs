@@ -72,10 +72,20 @@ fn damage(path: &Path, error: Error, report: &mut Report) -> Result<(), Failure>
 /// Checks the pages, and says whether the tree can be read.
 fn pages(db: &Db, report: &mut Report) -> Result<bool, Error> {
     let page_bytes = u64::from(db.page_size());
-    for finding in db.check_metas()? {
+    let metas = db.check_metas()?;
+    for finding in metas.findings {
         report.wrong(
             db.path(),
             format!("{finding}; the state of the other meta page was checked"),
+        );
+    }
+    for torn in metas.torn {
+        report.note(
+            db.path(),
+            format!(
+                "{torn}; a power cut left a part of a meta page's write: the state is whole, and a \
+                 server's next writes make the page right"
+            ),
         );
     }
     let progress = Progress::bytes("checking pages", db.size());
