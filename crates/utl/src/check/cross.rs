@@ -21,6 +21,7 @@ pub struct Parts<'a> {
 /// Compares the parts with each other.
 pub fn check(parts: &Parts<'_>, report: &mut Report) {
     let Some(log) = parts.log else { return };
+    start(parts, log, report);
     snapshot_file(parts, log, report);
     let Some(contents) = parts.contents else {
         return;
@@ -89,6 +90,30 @@ pub fn check(parts: &Parts<'_>, report: &mut Report) {
                 ),
             );
         }
+    }
+}
+
+/// What a start begins with: the newest snapshot record, and the segment that begins before it. What
+/// can be read says itself what is missing; the beginning of a log does not.
+fn start(parts: &Parts<'_>, log: &Log, report: &mut Report) {
+    if !log.is_read {
+        return;
+    }
+    match log.newest_snapshot() {
+        None => report.wrong(
+            parts.wal_dir,
+            "no snapshot record is committed, and every log begins with one: segments are missing, \
+             and no server starts",
+        ),
+        Some(newest) if newest.index < log.begins_at => report.wrong(
+            parts.wal_dir,
+            format!(
+                "the first segment begins at index {}, behind the newest snapshot at {}: segments \
+                 are missing, and no server starts",
+                log.begins_at, newest.index
+            ),
+        ),
+        Some(_) => {}
     }
 }
 

@@ -4,7 +4,8 @@
 use super::*;
 use crate::sample::{Scratch, live_pages, member};
 use quorate_wal::types::{Entry, EntryKind};
-use quorate_wal::{Reader, Wal};
+use quorate_wal::walpb::RecordType;
+use quorate_wal::{Reader, SegmentName, Wal};
 use std::fs;
 use std::iter::once;
 use std::ops::Range;
@@ -238,6 +239,17 @@ fn a_write_that_was_never_finished_is_no_damage() {
     }
 }
 
+/// Entries behind those of the sample.
+fn entries() -> Vec<Entry> {
+    let entry = |index| Entry {
+        term: 2,
+        index,
+        kind: EntryKind::Normal,
+        data: vec![b'e'; 100 * (index % 12) as usize].into(),
+    };
+    (401..420).map(entry).collect()
+}
+
 #[test]
 fn a_power_cut_within_an_append_is_no_damage_and_repair_clears_it() {
     let scratch = Scratch::new();
@@ -246,14 +258,7 @@ fn a_power_cut_within_an_append_is_no_damage_and_repair_clears_it() {
     let wal_dir = layout::wal_dir(&data_dir);
     let names = quorate_wal::list_segments(&*crate::database::disk(), &wal_dir).unwrap();
     let path = wal_dir.join(names.last().unwrap().to_string());
-    let entries: Vec<Entry> = (401..420)
-        .map(|index| Entry {
-            term: 2,
-            index,
-            kind: EntryKind::Normal,
-            data: vec![b'e'; 100 * (index % 12) as usize].into(),
-        })
-        .collect();
+    let entries = entries();
     let at = crate::log_entries::newest_record(&wal_dir).unwrap();
     let options = quorate_wal::Options {
         segment_bytes: 64 << 10,
@@ -296,6 +301,53 @@ fn a_power_cut_within_an_append_is_no_damage_and_repair_clears_it() {
         }
     }
     assert!(cleared > 0 && cleared < 60);
+}
+
+#[test]
+fn segments_that_a_start_needs_are_missed() {
+    let disk = crate::database::disk();
+    for keep_record in [false, true] {
+        let scratch = Scratch::new();
+        let data_dir = scratch.0.join("data");
+        member(&data_dir);
+        let wal_dir = layout::wal_dir(&data_dir);
+        let at = crate::log_entries::newest_record(&wal_dir).unwrap();
+        let (mut wal, _) =
+            Wal::open(&disk, &wal_dir, &at, quorate_wal::Options::default()).unwrap();
+        wal.append(None, &entries()).unwrap();
+        wal.close().unwrap();
+        let mut reader = Reader::open(&*disk, &wal_dir, at.index).unwrap();
+        let mut with_record = None;
+        while let quorate_wal::Next::Record(located) = reader.next().unwrap() {
+            let number = located.record.number;
+            if RecordType::from_number(number) == Some(RecordType::Snapshot) {
+                with_record = Some(located.segment);
+            }
+        }
+        let with_record = with_record.unwrap();
+        for name in quorate_wal::list_segments(&*disk, &wal_dir).unwrap() {
+            let path = wal_dir.join(name.to_string());
+            if name < with_record || name == with_record && !keep_record {
+                fs::remove_file(path).unwrap();
+            } else if name == with_record {
+                // As it is called where it was begun for the entry behind the snapshot.
+                let index = at.index + 1;
+                fs::rename(
+                    path,
+                    wal_dir.join(SegmentName { index, ..name }.to_string()),
+                )
+                .unwrap();
+            }
+        }
+        let report = check_member(&data_dir, &wal_dir, Wait::Forever).unwrap();
+        let found: Vec<&str> = report.findings.iter().map(|it| &it.what[..]).collect();
+        assert!(
+            found.iter().any(|what| what.contains("no server starts")),
+            "{found:#?}"
+        );
+        let opened = Wal::open(&disk, &wal_dir, &at, quorate_wal::Options::default());
+        assert!(opened.is_err());
+    }
 }
 
 #[test]

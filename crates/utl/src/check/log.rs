@@ -33,6 +33,10 @@ pub struct Log {
     pub last_index: u64,
     /// Snapshot records.
     pub snapshots: Vec<walpb::Snapshot>,
+    /// Whether all of it was read.
+    pub is_read: bool,
+    /// The lowest index in a segment's name.
+    pub begins_at: u64,
     segment: Option<SegmentName>,
     /// Records that it begins with.
     head_records: u64,
@@ -106,6 +110,8 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
             }
         }
     };
+    log.is_read = sound_to_end;
+    log.begins_at = segments.iter().map(|name| name.index).min().unwrap_or(0);
     if sound_to_end {
         // A segment gets its name when its head is durable.
         for name in segments.iter().filter(|name| !log.headed.contains(name)) {
