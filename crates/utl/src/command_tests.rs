@@ -290,6 +290,28 @@ fn defragmentation_keeps_everything() {
 }
 
 #[test]
+fn what_a_killed_defragmentation_left_gets_into_no_database() {
+    let scratch = Scratch::new();
+    let (data_dir, _) = sample(&scratch);
+    let database = layout::database(&data_dir);
+    let entries = buckets(&database);
+    let name = format!("db.tmp.{}", std::process::id());
+    let left = layout::snap_dir(&data_dir).join(&name);
+    let db = quorate_bolt::Db::open(disk(), &left, &quorate_bolt::Options::default()).unwrap();
+    let mut tx = db.begin_write().unwrap();
+    let mut rows = tx.create_bucket_if_missing(b"key").unwrap();
+    rows.put(b"of another time", b"").unwrap();
+    tx.commit().unwrap();
+    drop(db);
+    let before = names(&layout::snap_dir(&data_dir));
+    let held = fs::read(&left).unwrap();
+    assert_eq!(run(&["defrag", "--data-dir", text(&data_dir)]), 0);
+    assert_eq!(buckets(&database), entries);
+    assert_eq!(names(&layout::snap_dir(&data_dir)), before);
+    assert!(fs::read(&left).unwrap() == held);
+}
+
+#[test]
 fn a_locked_database_is_waited_for_as_long_as_asked() {
     let scratch = Scratch::new();
     let (data_dir, _) = sample(&scratch);

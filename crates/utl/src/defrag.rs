@@ -1,19 +1,22 @@
 //! `defrag`: a database without free pages.
 //!
 //! All entries are copied, in the order of their keys, to a new file beside the old one, which then
-//! takes its place; the old one's lock is held until then, and an error leaves it as it was.
+//! takes its place; the old one's lock is held until then, and an error leaves it as it was. The new
+//! file is one that was not there before: what a killed defragmentation left is of another time.
 //! The new file's pages all have checksums.
 
 use crate::database::{self, Wait, disk};
 use crate::error::Failure;
 use crate::layout;
 use crate::log;
+use crate::names;
 use crate::unsynced::UnsyncedDisk;
 use quorate_bolt::{Bucket, Db, Error, Options};
 use quorate_cli::Invocation;
 use quorate_cli::progress::Progress;
 use quorate_disk::Mode;
 use quorate_go::size::human_bytes;
+use std::ffi::OsString;
 use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -41,9 +44,26 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
 /// A file that is gone with the value, unless it got another name.
 struct Unfinished(PathBuf);
 
+impl Unfinished {
+    /// Makes it beside the database, empty. A server that finds such a name at its start removes the
+    /// file.
+    fn beside(path: &Path) -> Result<Unfinished, Failure> {
+        let name = format!("db.tmp.{}", names::random());
+        let made = path.with_file_name(name);
+        disk()
+            .open(&made, Mode::CreateNew)
+            .map_err(Failure::io("open", &made))?;
+        Ok(Unfinished(made))
+    }
+}
+
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let _renamed = fs::remove_file(&self.0);
+        // Under this name a database is made, and has the other one once it is whole.
+        let mut making = OsString::from(&self.0);
+        making.push(".tmp");
+        let _renamed = fs::remove_file(making);
     }
 }
 
@@ -59,9 +79,8 @@ fn defrag(path: &Path, wait: Wait) -> Result<(), Failure> {
         "current-db-size-in-use-bytes" => in_use,
         "current-db-size-in-use" => human_bytes(in_use),
     );
-    // A server that finds such a name at its start removes the file.
-    let tmp = path.with_file_name(format!("db.tmp.{}", std::process::id()));
-    let unfinished = Unfinished(tmp.clone());
+    let unfinished = Unfinished::beside(path)?;
+    let tmp = unfinished.0.clone();
     let options = Options {
         page_size: Some(old.page_size()),
         ..Options::default()

@@ -22,6 +22,7 @@ mod log;
 mod log_entries;
 mod manual;
 mod migrate;
+mod names;
 mod output;
 mod peer_urls;
 mod repair;
