@@ -28,13 +28,13 @@ pub fn check(parts: &Parts<'_>, report: &mut Report) {
     };
     let database = layout::database(parts.data_dir);
     let index = contents.consistent_index;
-    if index > log.last_index {
+    if index > log.entries.last_index {
         report.wrong(
             parts.wal_dir,
             format!(
                 "the log ends at index {}, before the database's consistent index {index}: entries \
                  were lost",
-                log.last_index
+                log.entries.last_index
             ),
         );
     }
@@ -56,16 +56,16 @@ pub fn check(parts: &Parts<'_>, report: &mut Report) {
                 ),
             );
         }
-    } else if log.first_index > index + 1 && log.last_index > index {
+    } else if log.entries.first_index > index + 1 && log.entries.last_index > index {
         report.wrong(
             parts.wal_dir,
             format!(
                 "the log begins at index {}, behind the database's consistent index {index}",
-                log.first_index
+                log.entries.first_index
             ),
         );
     }
-    if let Some(term) = log.term_at(index)
+    if let Some(term) = log.entries.term_at(index)
         && contents.term != 0
         && contents.term != term
     {

@@ -17,7 +17,8 @@ use quorate_wal::{Located, Next, Reader, SegmentName, WalError, list_segments, r
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The checksum and whose log it is; behind them, the hard state where there was one before.
+/// The checksum and whose log it is. Behind them stands the hard state, unless the writer has made none
+/// since its start: etcd does not remember the one before.
 const HEAD_RECORDS: u64 = 2;
 
 /// What other files are compared with.
@@ -25,12 +26,9 @@ const HEAD_RECORDS: u64 = 2;
 pub struct Log {
     pub identity: Option<Identity>,
     pub state: HardState,
-    /// Terms of entries, by the first index of each term.
-    terms: BTreeMap<u64, u64>,
-    /// Index of the first entry; 0 where there is none.
-    pub first_index: u64,
-    /// Index that entries and snapshots reach.
-    pub last_index: u64,
+    pub entries: Entries,
+    /// What a received snapshot replaces once it is committed.
+    replaced: Option<Replaced>,
     /// Snapshot records.
     pub snapshots: Vec<walpb::Snapshot>,
     /// Whether all of it was read.
@@ -38,8 +36,6 @@ pub struct Log {
     /// The lowest index in a segment's name.
     pub begins_at: u64,
     segment: Option<SegmentName>,
-    /// Records that it begins with.
-    head_records: u64,
     /// Segments whose head was read.
     headed: BTreeSet<SegmentName>,
     /// Records of the segment so far.
@@ -48,7 +44,25 @@ pub struct Log {
     metadata: Option<Bytes>,
 }
 
-impl Log {
+/// Which entries there are.
+#[derive(Default)]
+pub struct Entries {
+    /// Terms of entries, by the first index of each term.
+    terms: BTreeMap<u64, u64>,
+    /// Index of the first entry; 0 where there is none.
+    pub first_index: u64,
+    /// Index that entries and snapshots reach.
+    pub last_index: u64,
+}
+
+/// See [`Log::replaced`].
+struct Replaced {
+    /// Index of the snapshot.
+    by: u64,
+    entries: Entries,
+}
+
+impl Entries {
     /// Term of the entry at an index that is there.
     pub fn term_at(&self, index: u64) -> Option<u64> {
         if self.first_index == 0 || index < self.first_index || index > self.last_index {
@@ -60,6 +74,31 @@ impl Log {
             .map(|(_, term)| *term)
     }
 
+    /// Takes an entry.
+    fn take(&mut self, entry: &Entry) -> Result<(), String> {
+        let index = entry.index;
+        if self.first_index == 0 {
+            self.first_index = index;
+        }
+        // What is overwritten is gone, with all that followed it.
+        self.terms.split_off(&index);
+        self.first_index = self.first_index.min(index);
+        self.last_index = index;
+        let before = self.terms.last_key_value().map_or(0, |(_, term)| *term);
+        if entry.term < before {
+            return Err(format!(
+                "entry {index} of term {} follows one of term {before}",
+                entry.term
+            ));
+        }
+        if entry.term > before {
+            self.terms.insert(index, entry.term);
+        }
+        Ok(())
+    }
+}
+
+impl Log {
     /// The newest snapshot record that is committed.
     pub fn newest_snapshot(&self) -> Option<&walpb::Snapshot> {
         let committed = self.snapshots.iter();
@@ -110,6 +149,9 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
             }
         }
     };
+    if let Err(what) = log.end() {
+        report.wrong(dir, what);
+    }
     log.is_read = sound_to_end;
     log.begins_at = segments.iter().map(|name| name.index).min().unwrap_or(0);
     if sound_to_end {
@@ -124,20 +166,20 @@ pub fn check(dir: &Path, report: &mut Report) -> Result<Option<Log>, Failure> {
     if log.metadata.is_none() {
         report.wrong(dir, "no record says whose log it is");
     }
-    if log.state.commit > log.last_index {
+    if log.state.commit > log.entries.last_index {
         report.wrong(
             dir,
             format!(
                 "entries up to {} are committed, and the last one is {}: entries are missing",
-                log.state.commit, log.last_index
+                log.state.commit, log.entries.last_index
             ),
         );
     }
     report.log = Some(LogFacts {
         segments: segments.len() as u64,
         records: log.records,
-        first_index: log.first_index,
-        last_index: log.last_index,
+        first_index: log.entries.first_index,
+        last_index: log.entries.last_index,
         term: log.state.term,
         commit: log.state.commit,
         snapshot_index: log.newest_snapshot().map_or(0, |snapshot| snapshot.index),
@@ -187,13 +229,9 @@ impl Log {
         self.records += 1;
         if self.segment.replace(segment) != Some(segment) {
             self.in_segment = 0;
-            self.head_records = match self.state.is_empty() {
-                true => HEAD_RECORDS,
-                false => HEAD_RECORDS + 1,
-            };
         }
         self.in_segment += 1;
-        if self.in_segment == self.head_records {
+        if self.in_segment == HEAD_RECORDS {
             self.headed.insert(segment);
         }
         let Some(kind) = RecordType::from_number(record.number) else {
@@ -202,13 +240,10 @@ impl Log {
         let heads = match self.in_segment {
             1 => kind == RecordType::Crc && record.data.is_empty(),
             2 => kind == RecordType::Metadata,
-            3 if self.head_records > HEAD_RECORDS => kind == RecordType::State,
             _ => kind != RecordType::Crc,
         };
         if !heads {
-            return Err(
-                "a segment begins with a checksum, whose log it is, and the state before it".into(),
-            );
+            return Err("a segment begins with a checksum and whose log it is".into());
         }
         if !padding_is_zero {
             return Err("the bytes behind it, up to the next one, are not zero".into());
@@ -252,6 +287,7 @@ impl Log {
                 state.commit, before.commit
             ));
         }
+        self.replaced.take_if(|it| it.by <= state.commit);
         Ok(())
     }
 
@@ -260,58 +296,84 @@ impl Log {
         if index == 0 || entry.term == 0 {
             return Err("an entry without term or index".into());
         }
-        // The first one of all may have any index: older segments are released.
-        if self.last_index > 0 && index > self.last_index + 1 {
+        if self.replaced.as_ref().is_some_and(|it| index <= it.by) {
+            self.put_back();
+        }
+        // The first one of all may have any index: older segments are released. Where a snapshot record
+        // stands before it, it need not be the newest one's.
+        let last = match self.entries {
+            Entries { last_index: 0, .. } => 0,
+            Entries {
+                first_index: 0,
+                last_index,
+                ..
+            } => last_index.max(self.state.commit),
+            Entries { last_index, .. } => last_index,
+        };
+        if last > 0 && index > last + 1 {
             return Err(format!(
-                "entry {index} follows entry {}: entries are missing",
-                self.last_index
+                "entry {index} follows entry {last}: entries are missing"
             ));
         }
-        if self.last_index > 0 && index <= self.state.commit {
+        if last > 0 && index <= self.state.commit {
             return Err(format!(
                 "entry {index} is written again, and entries up to {} are committed",
                 self.state.commit
             ));
         }
-        if self.first_index == 0 {
-            self.first_index = index;
-        }
-        // What is overwritten is gone, with all that followed it.
-        self.terms.split_off(&index);
-        self.first_index = self.first_index.min(index);
-        self.last_index = index;
-        let before = self.terms.last_key_value().map_or(0, |(_, term)| *term);
-        if entry.term < before {
-            return Err(format!(
-                "entry {index} of term {} follows one of term {before}",
-                entry.term
-            ));
-        }
-        if entry.term > before {
-            self.terms.insert(index, entry.term);
-        }
-        Ok(())
+        self.entries.take(entry)
     }
 
+    /// Puts back what a snapshot was to replace that was never committed: a crash came before that.
+    fn put_back(&mut self) {
+        if let Some(replaced) = self.replaced.take() {
+            self.entries = replaced.entries;
+        }
+    }
+
+    /// Takes a snapshot record. It need not have a configuration: servers up to 3.4 wrote none.
     fn snapshot(&mut self, snapshot: walpb::Snapshot) -> Result<(), String> {
         let index = snapshot.index;
-        if index > 0 && snapshot.conf_state.is_none() {
-            return Err("a snapshot record without a configuration".into());
+        let is_committed = index <= self.state.commit;
+        if !is_committed {
+            self.put_back();
         }
-        let known = self.term_at(index);
-        if known.is_some_and(|term| term != snapshot.term) {
+        let known = self.entries.term_at(index);
+        let contradicts = known.is_some_and(|term| term != snapshot.term);
+        if contradicts && is_committed {
             return Err(format!(
                 "a snapshot at {index} of term {}, where the entry has another",
                 snapshot.term
             ));
         }
-        if index > self.last_index {
-            // It was received: the log goes on behind it.
-            self.last_index = index;
-            self.first_index = 0;
-            self.terms.clear();
+        if contradicts || index > self.entries.last_index {
+            // It was received: it takes the place of all entries, and the log goes on behind it.
+            let received = Entries {
+                last_index: index,
+                ..Entries::default()
+            };
+            let entries = std::mem::replace(&mut self.entries, received);
+            if !is_committed {
+                self.replaced = Some(Replaced { by: index, entries });
+            }
         }
         self.snapshots.push(snapshot);
         Ok(())
+    }
+
+    /// Takes the log's end.
+    fn end(&mut self) -> Result<(), String> {
+        let Some(replaced) = &self.replaced else {
+            return Ok(());
+        };
+        let (by, follows) = (replaced.by, self.entries.first_index);
+        self.put_back();
+        match follows {
+            0 => Ok(()),
+            follows => Err(format!(
+                "entry {follows} follows a snapshot at {by} that is not committed: entries are \
+                 missing"
+            )),
+        }
     }
 }

@@ -11,6 +11,8 @@ mod cross;
 mod damage_tests;
 mod database;
 mod log;
+#[cfg(test)]
+mod log_tests;
 mod report;
 mod rows;
 mod small_buckets;

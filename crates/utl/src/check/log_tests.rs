@@ -1,0 +1,243 @@
+//! Logs that servers write and that look odd are whole.
+
+use super::*;
+use crate::database::disk;
+use crate::log_entries::newest_record;
+use crate::sample::{Scratch, member};
+use bytes::Bytes;
+use quorate_wal::types::{ConfState, Entry, EntryKind, HardState};
+use quorate_wal::walpb::{RecordType, Snapshot};
+use quorate_wal::{Next, Options, Reader, Wal, snap, walpb};
+use std::fs;
+use std::path::PathBuf;
+
+/// The sample's last entry, which the database covers.
+const LAST: u64 = 400;
+/// The sample's term.
+const TERM: u64 = 2;
+
+/// A member, and its log open for more.
+fn sample(scratch: &Scratch) -> (PathBuf, PathBuf, Wal) {
+    let data_dir = scratch.0.join("data");
+    member(&data_dir);
+    let wal_dir = layout::wal_dir(&data_dir);
+    let at = newest_record(&wal_dir).unwrap();
+    let (wal, _) = Wal::open(&disk(), &wal_dir, &at, Options::default()).unwrap();
+    (data_dir, wal_dir, wal)
+}
+
+fn entries(indexes: std::ops::RangeInclusive<u64>, term: u64) -> Vec<Entry> {
+    let entry = |index| Entry {
+        term,
+        index,
+        kind: EntryKind::Normal,
+        data: Bytes::new(),
+    };
+    indexes.map(entry).collect()
+}
+
+fn committed(term: u64, commit: u64) -> HardState {
+    HardState {
+        term,
+        vote: 0,
+        commit,
+    }
+}
+
+fn record(index: u64, term: u64) -> Snapshot {
+    Snapshot {
+        index,
+        term,
+        conf_state: Some(ConfState::default()),
+    }
+}
+
+#[track_caller]
+fn assert_whole(data_dir: &Path, wal_dir: &Path) {
+    let report = check_member(data_dir, wal_dir, Wait::Forever).unwrap();
+    assert!(report.is_whole(), "{:#?}", report.findings);
+}
+
+#[track_caller]
+fn assert_finds(data_dir: &Path, wal_dir: &Path, what: &str) {
+    let report = check_member(data_dir, wal_dir, Wait::Forever).unwrap();
+    let found = report.findings.iter().any(|it| it.what.contains(what));
+    assert!(found, "{:#?}", report.findings);
+}
+
+/// A database as it comes with a snapshot.
+fn receive(data_dir: &Path, index: u64) {
+    let received = snap::database_path(&layout::snap_dir(data_dir), index);
+    fs::copy(layout::database(data_dir), received).unwrap();
+}
+
+/// What a server makes of it.
+fn take_over(data_dir: &Path, index: u64, term: u64) {
+    let database = layout::database(data_dir);
+    let received = snap::database_path(&layout::snap_dir(data_dir), index);
+    fs::rename(received, &database).unwrap();
+    let options = quorate_bolt::Options::default();
+    let db = quorate_bolt::Db::open(disk(), &database, &options).unwrap();
+    let mut tx = db.begin_write().unwrap();
+    let mut meta = tx.create_bucket_if_missing(b"meta").unwrap();
+    meta.put(b"consistent_index", &index.to_be_bytes()).unwrap();
+    meta.put(b"term", &term.to_be_bytes()).unwrap();
+    tx.commit().unwrap();
+}
+
+#[test]
+fn a_received_snapshot_replaces_what_was_not_committed() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, mut wal) = sample(&scratch);
+    wal.append(None, &entries(LAST + 1..=LAST + 20, TERM))
+        .unwrap();
+    let (index, term) = (LAST + 10, TERM + 1);
+    receive(&data_dir, index);
+    wal.save_snapshot_record(&record(index, term)).unwrap();
+    wal.append(None, &entries(index + 1..=index + 2, term))
+        .unwrap();
+    wal.append(Some(&committed(term, index)), &[]).unwrap();
+    wal.close().unwrap();
+    assert_whole(&data_dir, &wal_dir);
+    take_over(&data_dir, index, term);
+    assert_whole(&data_dir, &wal_dir);
+}
+
+#[test]
+fn a_snapshot_that_was_never_taken_replaces_nothing() {
+    for index in [LAST + 10, LAST + 30] {
+        let scratch = Scratch::new();
+        let (data_dir, wal_dir, mut wal) = sample(&scratch);
+        wal.append(None, &entries(LAST + 1..=LAST + 20, TERM))
+            .unwrap();
+        let term = TERM + 1;
+        receive(&data_dir, index);
+        wal.save_snapshot_record(&record(index, term)).unwrap();
+        wal.sync().unwrap();
+        assert_whole(&data_dir, &wal_dir);
+        // After a restart the leader had the entries after all.
+        wal.append(None, &entries(LAST + 5..=LAST + 40, term))
+            .unwrap();
+        wal.append(Some(&committed(term, LAST + 40)), &[]).unwrap();
+        wal.sync().unwrap();
+        drop(wal);
+        let report = check_member(&data_dir, &wal_dir, Wait::Forever).unwrap();
+        let log = report.log.unwrap();
+        assert_eq!((log.first_index, log.last_index), (1, LAST + 40));
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    }
+}
+
+#[test]
+fn a_snapshot_that_contradicts_what_is_committed_is_damage() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, mut wal) = sample(&scratch);
+    wal.append(Some(&committed(TERM, LAST)), &[]).unwrap();
+    wal.save_snapshot_record(&record(LAST - 5, TERM + 1))
+        .unwrap();
+    wal.close().unwrap();
+    assert_finds(&data_dir, &wal_dir, "where the entry has another");
+}
+
+#[test]
+fn entries_behind_a_snapshot_that_is_not_committed_lack_those_before() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, mut wal) = sample(&scratch);
+    wal.save_snapshot_record(&record(LAST + 10, TERM)).unwrap();
+    wal.append(None, &entries(LAST + 11..=LAST + 12, TERM))
+        .unwrap();
+    wal.close().unwrap();
+    assert_finds(&data_dir, &wal_dir, "that is not committed");
+}
+
+/// A record as it stands in a segment; crate `wal` writes none that etcd alone writes.
+fn put_record(out: &mut Vec<u8>, crc: &mut u32, number: i64, data: &[u8]) {
+    *crc = crc32c::crc32c_append(*crc, data);
+    let mut record = Vec::new();
+    prost::encoding::int64::encode(1, &number, &mut record);
+    prost::encoding::uint32::encode(2, crc, &mut record);
+    if !data.is_empty() {
+        prost::encoding::bytes::encode(3, &data.to_vec(), &mut record);
+    }
+    let padding = record.len().wrapping_neg() % 8;
+    let flags = if padding > 0 { 0x80 | padding } else { 0 };
+    out.extend((record.len() as u64 | (flags as u64) << 56).to_le_bytes());
+    out.extend(&record);
+    out.resize(out.len() + padding, 0);
+}
+
+/// Writes the segments anew, with what `change` makes of a record's data; it is told the record's place
+/// in its segment and its type, and may leave it out.
+fn rewrite(wal_dir: &Path, change: impl Fn(u64, RecordType, &Bytes) -> Option<Bytes>) {
+    let mut reader = Reader::open_all(&*disk(), wal_dir).unwrap();
+    let (mut crc, mut place) = (0, 0);
+    let mut segments = std::collections::BTreeMap::<_, Vec<u8>>::new();
+    while let Next::Record(located) = reader.next().unwrap() {
+        let out = segments.entry(located.segment).or_default();
+        place = if out.is_empty() { 1 } else { place + 1 };
+        let number = located.record.number;
+        let kind = RecordType::from_number(number).unwrap();
+        if let Some(data) = change(place, kind, &located.record.data) {
+            put_record(out, &mut crc, number, &data);
+        }
+    }
+    for (name, bytes) in segments {
+        fs::write(wal_dir.join(name.to_string()), bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_of_a_writer_without_a_state_has_none_at_its_head() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, wal) = sample(&scratch);
+    drop(wal);
+    rewrite(&wal_dir, |_, _, data| Some(data.clone()));
+    assert_whole(&data_dir, &wal_dir);
+    rewrite(&wal_dir, |place, kind, data| {
+        (place != 3 || kind != RecordType::State).then(|| data.clone())
+    });
+    assert_whole(&data_dir, &wal_dir);
+}
+
+#[test]
+fn a_snapshot_record_needs_no_configuration() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, wal) = sample(&scratch);
+    drop(wal);
+    rewrite(&wal_dir, |_, kind, data| {
+        if kind != RecordType::Snapshot {
+            return Some(data.clone());
+        }
+        let Snapshot { index, term, .. } = walpb::decode_snapshot(data).unwrap();
+        let mut bare = Vec::new();
+        prost::encoding::uint64::encode(1, &index, &mut bare);
+        prost::encoding::uint64::encode(2, &term, &mut bare);
+        Some(bare.into())
+    });
+    assert_whole(&data_dir, &wal_dir);
+}
+
+#[test]
+fn an_older_snapshot_may_head_the_first_segment_that_is_kept() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, mut wal) = sample(&scratch);
+    wal.append(Some(&committed(TERM, LAST)), &[]).unwrap();
+    wal.save_snapshot_record(&record(LAST, TERM)).unwrap();
+    wal.close().unwrap();
+    // The one before was recorded when its entries' segment was full.
+    let mut reader = Reader::open_all(&*disk(), &wal_dir).unwrap();
+    let mut first = None;
+    while let Next::Record(located) = reader.next().unwrap() {
+        let kind = RecordType::from_number(located.record.number);
+        if kind == Some(RecordType::Snapshot) && located.segment.index > 0 {
+            first.get_or_insert(located.segment);
+        }
+    }
+    let first = first.unwrap();
+    for name in quorate_wal::list_segments(&*disk(), &wal_dir).unwrap() {
+        if name < first {
+            fs::remove_file(wal_dir.join(name.to_string())).unwrap();
+        }
+    }
+    assert_whole(&data_dir, &wal_dir);
+}
