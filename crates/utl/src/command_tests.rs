@@ -204,6 +204,35 @@ fn a_restored_log_may_lie_within_the_data_directory() {
 }
 
 #[test]
+fn a_restore_leaves_alone_what_another_one_makes() {
+    let scratch = Scratch::new();
+    let (_, snapshot) = sample(&scratch);
+    let id = std::process::id();
+    for name in ["restored", "log"] {
+        let others = scratch.0.join(format!(".{name}.restoring-{id}"));
+        fs::create_dir_all(others.join("member").join("snap")).unwrap();
+        fs::write(others.join("member").join("snap").join("db"), b"half").unwrap();
+    }
+    let others = |names: Vec<String>| -> Vec<String> {
+        let others = names.into_iter();
+        others.filter(|name| name.contains("restoring")).collect()
+    };
+    let before = others(all_names(&scratch.0));
+    let (data_dir, wal_dir) = (scratch.0.join("restored"), scratch.0.join("log"));
+    let bad = scratch.0.join("bad");
+    let mut bytes = fs::read(&snapshot).unwrap();
+    bytes[9000] ^= 1;
+    fs::write(&bad, bytes).unwrap();
+    for (snapshot, code) in [(&bad, 1), (&snapshot, 0)] {
+        let mut line = vec!["snapshot", "restore", text(snapshot)];
+        line.extend(["--data-dir", text(&data_dir), "--wal-dir", text(&wal_dir)]);
+        assert_eq!(run(&line), code);
+        assert_eq!(data_dir.exists(), code == 0);
+        assert_eq!(others(all_names(&scratch.0)), before);
+    }
+}
+
+#[test]
 fn a_raised_revision_is_compacted() {
     let scratch = Scratch::new();
     let (data_dir, snapshot) = sample(&scratch);

@@ -2,18 +2,23 @@
 //!
 //! It lies beside its place, or inside of it where an empty directory is there already (that may be
 //! where a volume is mounted, which cannot be replaced). A log whose place is within what is made lies
-//! at that place in it; any other one lies beside its place. Dropped before it was published, all of
-//! it is removed again.
+//! at that place in it; any other one lies beside its place.
+//!
+//! Invariants: what is made lies within directories that were not there before and have names of their
+//! own, so no other restore writes into them; dropped before it was published, they and the parents
+//! that were missing are removed again, and nothing else is.
 //!
 //! Where a place is within another is told by where the paths lead, not by how they are spelled.
 
 use crate::database::disk;
 use crate::error::Failure;
 use crate::layout::{self, parent};
+use crate::names;
 use quorate_go::quote::quote;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 /// See the module.
@@ -25,18 +30,20 @@ pub struct Staging {
     member: PathBuf,
     /// The log that is being made.
     log: PathBuf,
-    /// What it is renamed to, where it is not within `made`.
-    log_place: Option<PathBuf>,
-    /// Directories above that were missing, the outermost first.
+    /// The directory that it is made in and what it is renamed to, where it is not within `made`.
+    log_apart: Option<(PathBuf, PathBuf)>,
+    /// Directories above that were missing and were made, the outermost first.
     parents: Vec<PathBuf>,
+    /// Those that it is made in, as far as they were made.
+    tops: Vec<PathBuf>,
     published: bool,
 }
 
-/// A name beside `path` that nobody else uses.
+/// A name beside `path` that is likely to be free.
 fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".restoring-{}", std::process::id()));
+    name.push(format!(".restoring-{:016x}", names::random()));
     parent(path).join(name)
 }
 
@@ -84,17 +91,22 @@ impl Staging {
             let member = made.join("member");
             (made, data_dir, member)
         };
-        let (log, log_place) = match wal_dir.strip_prefix(&place) {
+        let (log, log_apart) = match wal_dir.strip_prefix(&place) {
             Ok(within) => (made.join(within), None),
-            Err(_) => (beside(&wal_dir), Some(wal_dir)),
+            Err(_) => {
+                // Within a directory of its own: what makes a log makes something beside it.
+                let top = beside(&wal_dir);
+                (top.join("wal"), Some((top, wal_dir)))
+            }
         };
         Ok(Staging {
             made,
             place,
             member,
             log,
-            log_place,
+            log_apart,
             parents: Vec::new(),
+            tops: Vec::new(),
             published: false,
         })
     }
@@ -111,23 +123,29 @@ impl Staging {
 
     /// Makes the directories, but for the log's own.
     pub fn make(&mut self) -> Result<(), Failure> {
-        let mut needed = vec![parent(&self.place).to_path_buf()];
-        needed.extend(
-            self.log_place
-                .iter()
-                .map(|place| parent(place).to_path_buf()),
-        );
-        for dir in needed {
-            let missing: Vec<PathBuf> = dir
-                .ancestors()
-                .filter(|above| !above.as_os_str().is_empty() && !above.exists())
-                .map(Path::to_path_buf)
-                .collect();
-            self.parents.extend(missing.into_iter().rev());
-            make_dir(&dir)?;
+        let log_apart = self.log_apart.clone();
+        let tops = [Some((self.made.clone(), self.place.clone())), log_apart];
+        for (top, place) in tops.into_iter().flatten() {
+            self.make_parents(parent(&place))?;
+            create(&top).map_err(Failure::io("mkdir", &top))?;
+            self.tops.push(top);
         }
         make_dir(&self.snap_dir())?;
         make_dir(parent(&self.log))
+    }
+
+    fn make_parents(&mut self, dir: &Path) -> Result<(), Failure> {
+        refuse_files(dir)?;
+        let missing: Vec<&Path> = dir.ancestors().filter(|above| !above.exists()).collect();
+        for dir in missing.into_iter().rev() {
+            match create(dir) {
+                Ok(()) => self.parents.push(dir.to_path_buf()),
+                // Somebody else made it meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+                Err(error) => return Err(Failure::io("mkdir", dir)(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Gives everything its name. All of it is durable afterwards.
@@ -135,11 +153,11 @@ impl Staging {
         for dir in [&self.member, &self.made] {
             sync_dir(dir)?;
         }
-        if let Some(place) = &self.log_place {
+        if let Some((_, place)) = &self.log_apart {
             rename(&self.log, place)?;
         }
         if let Err(error) = rename(&self.made, &self.place) {
-            if let Some(place) = &self.log_place {
+            if let Some((_, place)) = &self.log_apart {
                 // Back, so that it is removed with the rest.
                 let _kept = fs::rename(place, &self.log);
             }
@@ -150,17 +168,28 @@ impl Staging {
     }
 }
 
-fn make_dir(dir: &Path) -> Result<(), Failure> {
-    let is_there = |above: &&Path| !above.as_os_str().is_empty() && above.exists();
-    if let Some(above) = dir.ancestors().find(is_there)
-        && !above.is_dir()
-    {
-        let error = io::Error::from(io::ErrorKind::NotADirectory);
-        return Err(Failure::io("mkdir", above)(error));
+/// Where a directory is to be there must not be something else on the way.
+fn refuse_files(dir: &Path) -> Result<(), Failure> {
+    match dir.ancestors().find(|above| above.exists()) {
+        Some(above) if !above.is_dir() => {
+            let error = io::Error::from(io::ErrorKind::NotADirectory);
+            Err(Failure::io("mkdir", above)(error))
+        }
+        _ => Ok(()),
     }
+}
+
+fn make_dir(dir: &Path) -> Result<(), Failure> {
+    refuse_files(dir)?;
     disk()
         .create_dir_all(dir)
         .map_err(Failure::io("mkdir", dir))
+}
+
+/// Makes a directory that is not there.
+fn create(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(dir)?;
+    disk().sync_dir(parent(dir))
 }
 
 fn sync_dir(dir: &Path) -> Result<(), Failure> {
@@ -174,12 +203,13 @@ fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
 
 impl Drop for Staging {
     fn drop(&mut self) {
+        // What cannot be removed is not worth another error than the one that led here. What was
+        // published has another name by now.
+        for top in &self.tops {
+            let _left = fs::remove_dir_all(top);
+        }
         if self.published {
             return;
-        }
-        // What cannot be removed is not worth another error than the one that led here.
-        for made in [&self.made, &self.log] {
-            let _left = fs::remove_dir_all(made);
         }
         for dir in self.parents.iter().rev() {
             let _left = fs::remove_dir(dir);
