@@ -399,12 +399,19 @@ fn open_locked(
             Mode::Read => file.try_lock_shared(),
             Mode::Write | Mode::Create | Mode::CreateNew => file.try_lock_exclusive(),
         };
+        let is_locked = || Error::Locked {
+            path: path.to_path_buf(),
+        };
         locked.map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Error::Locked {
-                path: path.to_path_buf(),
-            },
+            io::ErrorKind::WouldBlock => is_locked(),
             _ => io_error(path, "locking", error),
         })?;
+        // Who held the lock may have put another file in its place, as a defragmentation does. The
+        // lock is on what is no database any more, and nobody else minds it.
+        let is_there = file.is_at(path);
+        if !is_there.map_err(|source| io_error(path, "looking for it", source))? {
+            return Err(is_locked());
+        }
     }
     Ok(file)
 }

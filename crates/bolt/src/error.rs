@@ -38,7 +38,7 @@ pub enum Error {
         /// Why the second is not.
         second: Problem,
     },
-    /// Another process has it open.
+    /// Another process has it open, or had it a moment ago and put another file in its place.
     #[error("{path}: locked by another process", path = path.display())]
     Locked {
         /// The database file.

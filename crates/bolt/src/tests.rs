@@ -3,6 +3,7 @@
 mod basics;
 mod crash;
 mod damage;
+mod locking;
 mod model;
 mod torn_meta;
 mod vacuuming;

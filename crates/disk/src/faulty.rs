@@ -423,6 +423,12 @@ impl File for FaultyFile {
         self.path.clone()
     }
 
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let state = lock(&self.state);
+        state.check_on()?;
+        Ok(state.names.find(path).is_ok_and(|node| node == self.node))
+    }
+
     fn len(&self) -> io::Result<u64> {
         let mut state = lock(&self.state);
         state.check_on()?;

@@ -61,6 +61,9 @@ pub trait Disk: Send + Sync + 'static {
 pub trait File: Send + Sync + 'static {
     /// Where it was opened, for messages.
     fn path(&self) -> PathBuf;
+    /// Whether `path` leads to this file now. Another one may have taken its name since it was opened,
+    /// also where it was locked between the two.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Whether it has no bytes.

@@ -10,7 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -144,6 +144,15 @@ impl File for RealFile {
         self.path.clone()
     }
 
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        match fs::metadata(path) {
+            Ok(there) => Ok((own.dev(), own.ino()) == (there.dev(), there.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -241,6 +250,23 @@ mod tests {
         fn drop(&mut self) {
             let _left_behind = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn a_file_knows_whether_it_was_replaced() {
+        let scratch = Scratch::new();
+        let (one, other) = (scratch.0.join("one"), scratch.0.join("other"));
+        let file = RealDisk.open(&one, Mode::Create).unwrap();
+        assert!(file.is_at(&one).unwrap());
+        assert!(!file.is_at(&other).unwrap());
+        drop(RealDisk.open(&other, Mode::Create).unwrap());
+        assert!(!file.is_at(&other).unwrap());
+        RealDisk.rename(&other, &one).unwrap();
+        assert!(!file.is_at(&one).unwrap());
+        let new = RealDisk.open(&one, Mode::Read).unwrap();
+        assert!(new.is_at(&one).unwrap());
+        RealDisk.remove(&one).unwrap();
+        assert!(!new.is_at(&one).unwrap());
     }
 
     #[test]

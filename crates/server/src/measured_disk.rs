@@ -140,6 +140,10 @@ impl File for MeasuredFile {
         self.file.path()
     }
 
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.file.is_at(path)
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

@@ -43,6 +43,9 @@ impl File for UnsyncedFile {
     fn path(&self) -> PathBuf {
         self.0.path()
     }
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.0.is_at(path)
+    }
     fn len(&self) -> io::Result<u64> {
         self.0.len()
     }

@@ -28,6 +28,23 @@ fn with_file() -> (FaultyDisk, Arc<dyn File>) {
 }
 
 #[test]
+fn a_file_knows_whether_it_was_replaced() {
+    let disk = with_dir();
+    let (one, other) = (path("one"), path("other"));
+    let file = disk.open(&one, Mode::Create).unwrap();
+    assert!(file.is_at(&one).unwrap());
+    assert!(!file.is_at(&other).unwrap());
+    drop(disk.open(&other, Mode::Create).unwrap());
+    assert!(!file.is_at(&other).unwrap());
+    disk.rename(&other, &one).unwrap();
+    assert!(!file.is_at(&one).unwrap());
+    let new = disk.open(&one, Mode::Read).unwrap();
+    assert!(new.is_at(&one).unwrap());
+    disk.remove(&one).unwrap();
+    assert!(!new.is_at(&one).unwrap());
+}
+
+#[test]
 fn synced_bytes_survive_and_unsynced_ones_tear_at_sectors() {
     let (disk, file) = with_file();
     file.write_all_at(&[2; 2048], 1024).unwrap();
