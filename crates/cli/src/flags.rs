@@ -127,7 +127,7 @@ pub fn uint(name: &'static str, default: &'static str, help: &'static str) -> Ar
 
 /// A duration.
 pub fn duration(name: &'static str, default: &'static str, help: &'static str) -> Arg {
-    valued(name, "duration", default, help).value_parser(duration::parse)
+    valued(name, "duration", default, help).value_parser(duration::parse_nanos)
 }
 
 /// Texts with commas between them; several flags add up.

@@ -58,8 +58,13 @@ impl Given {
         self.one(name)
     }
 
-    /// A duration.
+    /// A duration; a negative one, which only means "already over", is zero.
     pub fn duration(&self, name: &str) -> Duration {
+        Duration::from_nanos(u64::try_from(self.nanos(name)).unwrap_or(0))
+    }
+
+    /// A duration in nanoseconds, for which zero and "already over" are two things.
+    pub fn nanos(&self, name: &str) -> i64 {
         self.one(name)
     }
 

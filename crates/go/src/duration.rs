@@ -19,6 +19,12 @@ pub enum ParseError {
 
 /// Reads a duration. Negative ones, which only mean "already over", become zero.
 pub fn parse(text: &str) -> Result<Duration, ParseError> {
+    let nanos = parse_nanos(text)?;
+    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
+}
+
+/// Reads a duration in nanoseconds, for which zero and "already over" are two things.
+pub fn parse_nanos(text: &str) -> Result<i64, ParseError> {
     let invalid = || ParseError::Invalid(text.to_owned());
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -26,7 +32,7 @@ pub fn parse(text: &str) -> Result<Duration, ParseError> {
         _ => (false, text),
     };
     if rest == "0" {
-        return Ok(Duration::ZERO);
+        return Ok(0);
     }
     if rest.is_empty() {
         return Err(invalid());
@@ -55,12 +61,8 @@ pub fn parse(text: &str) -> Result<Duration, ParseError> {
             .ok_or_else(invalid)?;
         rest = tail;
     }
-    match negative {
-        true => Ok(Duration::ZERO),
-        false => Ok(Duration::from_nanos(
-            u64::try_from(nanos).map_err(|_| invalid())?,
-        )),
-    }
+    let nanos = i64::try_from(nanos).map_err(|_| invalid())?;
+    Ok(if negative { -nanos } else { nanos })
 }
 
 fn unit_nanos(unit: &str) -> Option<u128> {
@@ -141,6 +143,9 @@ mod tests {
         }
         assert_eq!(parse("0"), Ok(Duration::ZERO));
         assert_eq!(parse("-5s"), Ok(Duration::ZERO));
+        assert_eq!(parse_nanos("-5s"), Ok(-5_000_000_000));
+        assert_eq!(parse_nanos("-0s"), Ok(0));
+        assert_eq!(parse_nanos("1h"), Ok(3_600_000_000_000));
         assert_eq!(parse(".5s"), Ok(Duration::from_millis(500)));
         assert_eq!(format(Duration::ZERO), "0s");
         assert_eq!(format(Duration::from_secs(100)), "1m40s");

@@ -358,7 +358,9 @@ fn a_locked_database_is_waited_for_as_long_as_asked() {
             text(&data_dir),
         ],
     ] {
-        assert_eq!(run(&[line, &["--timeout=1ms"]].concat()), 2, "{line:?}");
+        for timeout in ["--timeout=1ms", "--timeout=-1s"] {
+            assert_eq!(run(&[line, &[timeout]].concat()), 2, "{line:?} {timeout}");
+        }
     }
     drop(held);
     assert_eq!(run(&["hashkv", text(&database), "--timeout=1ms"]), 0);

@@ -28,12 +28,12 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// As `--timeout` has it: 0 does not end.
-    pub fn from_flag(timeout: Duration) -> Wait {
-        if timeout.is_zero() {
-            Wait::Forever
-        } else {
-            Wait::For(timeout)
+    /// As `--timeout` has it, in nanoseconds: 0 does not end, and what is negative is over, as in bbolt.
+    pub fn from_flag(timeout: i64) -> Wait {
+        match u64::try_from(timeout) {
+            Ok(0) => Wait::Forever,
+            Ok(nanos) => Wait::For(Duration::from_nanos(nanos)),
+            Err(_negative) => Wait::For(Duration::ZERO),
         }
     }
 }

@@ -30,7 +30,7 @@ const BATCH_BYTES: usize = 16 << 20;
 pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     let data_dir = invocation.given.text("data-dir");
     let path = layout::database(Path::new(&data_dir));
-    let wait = Wait::from_flag(invocation.given.duration("timeout"));
+    let wait = Wait::from_flag(invocation.given.nanos("timeout"));
     database::stat(&path)
         .and_then(|()| defrag(&path, wait))
         .map_err(|failure| match failure {

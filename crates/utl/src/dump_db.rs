@@ -57,7 +57,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
             quote(path.to_string_lossy().as_bytes())
         )));
     }
-    let db = database::open_to_read(&path, Wait::from_flag(flags.duration("timeout")))?;
+    let db = database::open_to_read(&path, Wait::from_flag(flags.nanos("timeout")))?;
     let file = db.begin_read();
     if flags.flag("hash") {
         let hash = hash_file(&file)?;

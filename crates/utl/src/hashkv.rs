@@ -40,7 +40,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     let format = output::form(invocation)?;
     let path = PathBuf::from(invocation.given.texts().concat());
     database::stat(&path)?;
-    let wait = Wait::from_flag(invocation.given.duration("timeout"));
+    let wait = Wait::from_flag(invocation.given.nanos("timeout"));
     let open = || quorate_store::open_read_only(database::disk(), &path);
     let locked = |error: &quorate_store::Error| {
         matches!(

@@ -35,7 +35,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     let data_dir = PathBuf::from(flags.text("data-dir"));
     let path = layout::database(&data_dir);
     database::stat(&path)?;
-    let wait = Wait::from_flag(flags.duration("timeout"));
+    let wait = Wait::from_flag(flags.nanos("timeout"));
     let db = database::open(&path, &Options::default(), wait)?;
     let Some(current) = detect(&db)? else {
         log::error!(

@@ -30,7 +30,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     let data_dir = Path::new(data_dir);
     database::stat(data_dir)?;
     let wal_dir = layout::wal_dir_or(data_dir, &flags.text("wal-dir"));
-    let wait = Wait::from_flag(flags.duration("timeout"));
+    let wait = Wait::from_flag(flags.nanos("timeout"));
     let report = check::check_member(data_dir, &wal_dir, wait)?;
     if !report.is_whole() {
         report.write(quorate_cli::format::Format::Simple)?;

@@ -53,7 +53,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     let format = output::form(invocation)?;
     let path = database_of(Path::new(path));
     database::stat(&path)?;
-    let wait = Wait::from_flag(flags.duration("timeout"));
+    let wait = Wait::from_flag(flags.nanos("timeout"));
     let db = database::open_to_read(&path, wait)?;
     let separator = flags.text("separator");
     let depth = usize::try_from(flags.uint("depth")).unwrap_or(usize::MAX);

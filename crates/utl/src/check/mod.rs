@@ -36,7 +36,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     let path = Path::new(path);
     crate::database::stat(path)?;
     let format = output::form(invocation)?;
-    let wait = Wait::from_flag(invocation.given.duration("timeout"));
+    let wait = Wait::from_flag(invocation.given.nanos("timeout"));
     let report = if path.is_dir() {
         let wal_dir = layout::wal_dir_or(path, &invocation.given.text("wal-dir"));
         check_member(path, &wal_dir, wait)?
