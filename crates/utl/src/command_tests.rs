@@ -367,6 +367,39 @@ fn a_locked_database_is_waited_for_as_long_as_asked() {
 }
 
 #[test]
+fn a_database_that_cannot_be_opened_ends_a_command_as_a_panic_does() {
+    let scratch = Scratch::new();
+    let (data_dir, _) = sample(&scratch);
+    let database = layout::database(&data_dir);
+    fs::remove_file(&database).unwrap();
+    let commands = [
+        &["defrag", "--data-dir", text(&data_dir)][..],
+        &["hashkv", text(&database)],
+        &[
+            "migrate",
+            "--target-version=3.6",
+            "--data-dir",
+            text(&data_dir),
+        ],
+    ];
+    let run_all = |code| {
+        for line in commands {
+            assert_eq!(run(line), code, "{line:?}");
+        }
+    };
+    // What is not there is told before.
+    run_all(1);
+    fs::write(&database, "no database").unwrap();
+    run_all(2);
+    // What only reads is told by bbolt that this is none.
+    assert_eq!(run(&["snapshot", "status", text(&database)]), 1);
+    fs::remove_file(&database).unwrap();
+    fs::create_dir(&database).unwrap();
+    run_all(2);
+    assert_eq!(run(&["snapshot", "status", text(&database)]), 1);
+}
+
+#[test]
 fn migration_there_and_back() {
     let scratch = Scratch::new();
     let (data_dir, _) = sample(&scratch);

@@ -11,7 +11,7 @@ use crate::layout;
 use crate::log;
 use crate::names;
 use crate::unsynced::UnsyncedDisk;
-use quorate_bolt::{Bucket, Db, Error, Options};
+use quorate_bolt::{Bucket, Db, Options};
 use quorate_cli::Invocation;
 use quorate_cli::progress::Progress;
 use quorate_disk::Mode;
@@ -34,7 +34,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     database::stat(&path)
         .and_then(|()| defrag(&path, wait))
         .map_err(|failure| match failure {
-            Failure::LockTimeout { .. } | Failure::Bolt(Error::NoMeta { .. }) => failure,
+            Failure::Unopened(_) => failure,
             why => Failure::Reason(format!(
                 "Failed to defragment etcd data[{data_dir}] ({why})"
             )),
@@ -69,7 +69,7 @@ impl Drop for Unfinished {
 
 fn defrag(path: &Path, wait: Wait) -> Result<(), Failure> {
     let begin = Instant::now();
-    let old = database::open(path, &Options::default(), wait)?;
+    let old = database::open(path, &Options::default(), wait).map_err(Failure::unopened)?;
     let (size, in_use) = (old.size(), old.size_in_use());
     log::info!(
         "defragmenting",

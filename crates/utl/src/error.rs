@@ -36,6 +36,9 @@ pub enum Failure {
         /// The database.
         path: PathBuf,
     },
+    /// A database that cannot be opened, where etcd would panic.
+    #[error(transparent)]
+    Unopened(Box<Failure>),
     /// A file that is no database, in bbolt's words.
     #[error("{0}")]
     NoDatabase(String),
@@ -64,18 +67,18 @@ impl Failure {
         }
     }
 
+    /// To be used with `map_err` where a database is opened that etcd panics without.
+    pub fn unopened(self) -> Failure {
+        Failure::Unopened(Box::new(self))
+    }
+
     /// The exit code: the command line's numbers.
     fn exit_code(&self) -> u8 {
         match self {
             Failure::Arguments(_) => exit::BAD_ARGUMENTS,
             Failure::Format(_) => exit::BAD_FEATURE,
             Failure::Exit(exit) => exit.code,
-            Failure::LockTimeout { .. } => PANIC,
-            Failure::Bolt(bolt) | Failure::Store(quorate_store::Error::Bolt(bolt))
-                if is_no_database(bolt) =>
-            {
-                PANIC
-            }
+            Failure::LockTimeout { .. } | Failure::Unopened(_) => PANIC,
             Failure::Reason(_)
             | Failure::Io { .. }
             | Failure::NoDatabase(_)
@@ -105,11 +108,6 @@ impl From<Failure> for Exit {
             other => Exit::new(other.exit_code(), &other),
         }
     }
-}
-
-/// Whether etcd panics, since what it means to change is no database.
-fn is_no_database(error: &quorate_bolt::Error) -> bool {
-    matches!(error, quorate_bolt::Error::NoMeta { .. })
 }
 
 #[cfg(test)]

@@ -48,7 +48,8 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
             quorate_store::Error::Bolt(quorate_bolt::Error::Locked { .. })
         )
     };
-    let mut store = database::wait_for(wait, &path, open, locked)?;
+    let store = database::wait_for(wait, &path, open, locked);
+    let mut store = store.map_err(Failure::unopened)?;
     let view = store.publish();
     let hash = hash_by_revision(&view, &view.hashes, invocation.given.int("rev"));
     let hash = hash.map_err(|error| match error {

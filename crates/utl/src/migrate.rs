@@ -36,7 +36,7 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
     let path = layout::database(&data_dir);
     database::stat(&path)?;
     let wait = Wait::from_flag(flags.nanos("timeout"));
-    let db = database::open(&path, &Options::default(), wait)?;
+    let db = database::open(&path, &Options::default(), wait).map_err(Failure::unopened)?;
     let Some(current) = detect(&db)? else {
         log::error!(
             "failed to detect storage version. Please make sure you are using data dir from etcd v3.5 and older"

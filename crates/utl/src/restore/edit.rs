@@ -32,7 +32,7 @@ impl Edit<'_> {
             find_free_pages: !self.whole,
             ..Options::default()
         };
-        let db = database::open(path, &options, Wait::Forever)?;
+        let db = database::open(path, &options, Wait::Forever).map_err(Failure::unopened)?;
         let read = db.begin_read();
         let mut edits = Edits::default();
         log::info!("Trimming membership information from the backend...");
