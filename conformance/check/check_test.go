@@ -53,7 +53,7 @@ func check(t *testing.T, dir string) verdict {
 
 // fill writes what makes a database with a tree of several levels, inline and large buckets and
 // overflow pages, a log of several segments and snapshot files.
-func fill(t *testing.T, server *process.Server) {
+func fill(t *testing.T, server *process.Server, hasUsers bool) {
 	t.Helper()
 	client := server.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -101,10 +101,12 @@ func fill(t *testing.T, server *process.Server) {
 		_, err = client.Put(ctx, "leased", "v", clientv3.WithLease(lease.ID))
 		must(err)
 	}
-	_, err = client.RoleAdd(ctx, "reader")
-	must(err)
-	_, err = client.UserAdd(ctx, "somebody", "secret")
-	must(err)
+	if hasUsers {
+		_, err = client.RoleAdd(ctx, "reader")
+		must(err)
+		_, err = client.UserAdd(ctx, "somebody", "secret")
+		must(err)
+	}
 	response, err := client.Get(ctx, "leased")
 	must(err)
 	_, err = client.Compact(ctx, response.Header.Revision-1000, clientv3.WithCompactPhysical())
@@ -128,9 +130,9 @@ func TestDamage(t *testing.T) {
 		t.Run(string(binary), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			server := process.Start(t, binary, dir, flags...)
-			fill(t, server)
-			server.Stop()
 			etcds := process.IsEtcd(t, binary)
+			fill(t, server, etcds)
+			server.Stop()
 			before := check(t, dir)
 			if !before.whole {
 				t.Fatalf("nothing is damaged yet, and check says %s", before.text)

@@ -1,7 +1,8 @@
 //! Looking for everything that can be wrong with a database.
 //!
-//! All that bbolt's check looks for, and beyond it checksums, and that a parent knows each child by
-//! exactly its first key.
+//! All that bbolt's check looks for, and beyond it checksums, that a parent knows each child by
+//! exactly its first key, and that a page is laid out as every writer does it: elements stand one
+//! behind the other and have no flags but the known one, and what is always zero is.
 
 use crate::checksum;
 use crate::cursor::DEPTH_MAX;
@@ -67,6 +68,8 @@ pub struct Check {
     pub pages: u64,
     /// Pages among them without a checksum.
     pub unverified_pages: u64,
+    /// Buckets whose sequence is in use (bbolt's `NextSequence`); neither etcd nor quorate uses it.
+    pub sequences: u64,
 }
 
 impl Check {
@@ -222,6 +225,9 @@ impl Checker<'_> {
                 return Ok(());
             }
         };
+        if let Err(problem) = page.is_laid_out() {
+            self.found(id, problem);
+        }
         match checksum::verify(run, page.used_bytes(), snapshot.meta.txid) {
             Ok(Some(_txid)) => {}
             Ok(None) => {
@@ -287,15 +293,24 @@ impl Checker<'_> {
     }
 
     fn bucket(&mut self, id: u64, index: usize, value: &[u8]) {
-        match page::parse_bucket(value, index) {
-            Ok((BucketRoot::Page(root), _)) => self.trees.push(root),
-            Ok((BucketRoot::Inline(leaf), _)) => {
+        let (root, sequence) = match page::parse_bucket(value, index) {
+            Ok(bucket) => bucket,
+            Err(problem) => return self.found(id, problem),
+        };
+        self.check.sequences += u64::from(sequence != 0);
+        match root {
+            BucketRoot::Page(root) => self.trees.push(root),
+            BucketRoot::Inline(leaf) => {
                 self.keys(id, leaf.count(), |index| leaf.key(index), None, None);
-                if (0..leaf.count()).any(|inner| leaf.is_bucket(inner)) {
+                let header = leaf.header();
+                if (0..leaf.count()).any(|inner| leaf.is_bucket(inner))
+                    || Page::Leaf(leaf).is_laid_out().is_err()
+                    || header.id != 0
+                    || header.overflow != 0
+                {
                     self.found(id, Problem::Bucket(index));
                 }
             }
-            Err(problem) => self.found(id, problem),
         }
     }
 

@@ -118,6 +118,12 @@ pub enum Problem {
     /// An element that points outside of its page.
     #[error("element {0} lies outside of it")]
     Element(usize),
+    /// An element that does not stand right behind the one before, where writers put it.
+    #[error("element {0} stands apart from the one before")]
+    Apart(usize),
+    /// An element with flags that no writer sets.
+    #[error("element {0} has unknown flags")]
+    Flags(usize),
     /// An element without a key.
     #[error("element {0} has no key")]
     EmptyKey(usize),

@@ -269,6 +269,10 @@ impl<'a> Leaf<'a> {
         u32_at(self.bytes, HEADER_BYTES + index * ELEMENT_BYTES)
     }
 
+    pub(crate) fn header(&self) -> Header {
+        Header::read(self.bytes)
+    }
+
     pub(crate) fn is_bucket(&self, index: usize) -> bool {
         self.flags(index) & BUCKET_FLAG != 0
     }
@@ -328,6 +332,32 @@ impl<'a> Leaf<'a> {
 }
 
 impl Page<'_> {
+    /// Whether it is as writers lay pages out; readers take more than that.
+    pub(crate) fn is_laid_out(&self) -> Result<(), Problem> {
+        let count = match self {
+            Page::Branch(branch) => branch.count,
+            Page::Leaf(leaf) => leaf.count,
+        };
+        let mut expected = HEADER_BYTES + count * ELEMENT_BYTES;
+        for index in 0..count {
+            let (start, len) = match self {
+                Page::Branch(branch) => branch.key_at(index),
+                Page::Leaf(leaf) => {
+                    if leaf.flags(index) & !BUCKET_FLAG != 0 {
+                        return Err(Problem::Flags(index));
+                    }
+                    let (start, key, value) = leaf.entry_at(index);
+                    (start, key + value)
+                }
+            };
+            if start != expected {
+                return Err(Problem::Apart(index));
+            }
+            expected = start + len;
+        }
+        Ok(())
+    }
+
     pub(crate) fn used_bytes(&self) -> usize {
         let elements = match self {
             Page::Branch(branch) => branch
@@ -391,6 +421,23 @@ mod tests {
         bytes[40..44].copy_from_slice(&2u32.to_le_bytes());
         bytes[48..53].copy_from_slice(b"axybc");
         bytes
+    }
+
+    #[test]
+    fn a_layout_that_no_writer_makes_is_seen() {
+        let problem = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = leaf();
+            change(&mut bytes);
+            // Readers take it.
+            parse(&bytes).expect("a sound page").is_laid_out().err()
+        };
+        assert_eq!(problem(&|_| {}), None);
+        assert_eq!(problem(&|bytes| bytes[16] = 1), None);
+        assert_eq!(problem(&|bytes| bytes[19] = 1), Some(Problem::Flags(0)));
+        assert_eq!(problem(&|bytes| bytes[32] = 3), Some(Problem::Flags(1)));
+        assert_eq!(problem(&|bytes| bytes[20] += 1), Some(Problem::Apart(0)));
+        assert_eq!(problem(&|bytes| bytes[36] += 1), Some(Problem::Apart(1)));
+        assert_eq!(problem(&|bytes| bytes[28] -= 1), Some(Problem::Apart(1)));
     }
 
     #[test]

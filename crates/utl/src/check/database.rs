@@ -95,6 +95,15 @@ fn pages(db: &Db, report: &mut Report) -> Result<bool, Error> {
         report.wrong(db.path(), finding.to_string());
     }
     report.more_findings += check.more_findings;
+    if check.sequences > 0 {
+        report.wrong(
+            db.path(),
+            format!(
+                "{} buckets have a sequence, which no server uses",
+                check.sequences
+            ),
+        );
+    }
     report.database = Some(DatabaseFacts {
         page_bytes,
         pages: check.pages,
