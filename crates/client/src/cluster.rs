@@ -2,7 +2,11 @@
 
 use crate::{Client, Error, Result};
 use quorate_api::Method;
-use quorate_api::etcdserverpb::{Member, MemberListRequest, MemberListResponse};
+use quorate_api::etcdserverpb::{
+    Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse,
+    MemberPromoteRequest, MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse,
+    MemberUpdateRequest, MemberUpdateResponse,
+};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -11,6 +15,39 @@ impl Client {
     pub async fn member_list(&self, linearizable: bool) -> Result<MemberListResponse> {
         let request = MemberListRequest { linearizable };
         self.call(Method::ClusterMemberList, request).await
+    }
+
+    /// Adds a member that will be reached at these peer URLs; a learner does not vote. The answer has
+    /// its id, and all members.
+    pub async fn member_add(
+        &self,
+        peer_urls: &[&str],
+        is_learner: bool,
+    ) -> Result<MemberAddResponse> {
+        let request = MemberAddRequest {
+            peer_ur_ls: owned(peer_urls),
+            is_learner,
+        };
+        self.call(Method::ClusterMemberAdd, request).await
+    }
+
+    /// Removes a member for good: its id never comes back.
+    pub async fn member_remove(&self, id: u64) -> Result<MemberRemoveResponse> {
+        let request = MemberRemoveRequest { id };
+        self.call(Method::ClusterMemberRemove, request).await
+    }
+
+    /// Tells all members that one is reached at these peer URLs.
+    pub async fn member_update(&self, id: u64, peer_urls: &[&str]) -> Result<MemberUpdateResponse> {
+        let peer_ur_ls = owned(peer_urls);
+        let request = MemberUpdateRequest { id, peer_ur_ls };
+        self.call(Method::ClusterMemberUpdate, request).await
+    }
+
+    /// Lets a learner vote; refused until its log has caught up with the leader's.
+    pub async fn member_promote(&self, id: u64) -> Result<MemberPromoteResponse> {
+        let request = MemberPromoteRequest { id };
+        self.call(Method::ClusterMemberPromote, request).await
     }
 
     /// Takes the client URLs of all voting members that have started as the endpoints. Where one of
@@ -43,6 +80,10 @@ impl Client {
             let _ = self.sync().await;
         }
     }
+}
+
+fn owned(urls: &[&str]) -> Vec<String> {
+    urls.iter().map(|&url| url.to_owned()).collect()
 }
 
 /// Where calls may go. A member without a name has not started.

@@ -103,8 +103,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the cluster, or the way to it, was not there; another attempt may find it.
-    pub(crate) fn is_transient(&self) -> bool {
+    /// Whether the cluster, or the way to it, was not there; another attempt may find it. A write may
+    /// have happened all the same.
+    pub fn is_transient(&self) -> bool {
         match self {
             Error::Known(known) => known.code() == Code::Unavailable,
             Error::Status { code, .. } => *code == Code::Unavailable as i32,

@@ -54,6 +54,7 @@
 
 mod address;
 mod answers;
+mod auth;
 mod balancer;
 mod client;
 mod cluster;

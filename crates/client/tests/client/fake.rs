@@ -254,12 +254,17 @@ impl Call {
 
     /// The next request; `None` when the client has gone.
     pub async fn try_request<Q: Message + Default>(&mut self) -> Option<Q> {
+        Some(Q::decode(self.message().await?).unwrap())
+    }
+
+    /// The next request's bytes; `None` when the client has gone.
+    pub async fn message(&mut self) -> Option<BytesMut> {
         loop {
             if self.received.len() >= 5 {
                 let length = (&self.received[1..5]).get_u32() as usize;
                 if self.received.len() >= 5 + length {
                     self.received.advance(5);
-                    return Some(Q::decode(self.received.split_to(length)).unwrap());
+                    return Some(self.received.split_to(length));
                 }
             }
             let frame = self.requests.frame().await?.ok()?;

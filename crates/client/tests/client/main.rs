@@ -1,5 +1,6 @@
 //! The client against servers that the tests play.
 
+mod administration;
 mod calls;
 mod fake;
 mod model;
