@@ -53,7 +53,8 @@ func check(t *testing.T, dir string) verdict {
 
 // fill writes what makes a database with a tree of several levels, inline and large buckets and
 // overflow pages, a log of several segments and snapshot files.
-func fill(t *testing.T, server *process.Server, hasUsers bool) {
+// Gives the revision up to which history was compacted.
+func fill(t *testing.T, server *process.Server, hasUsers bool) int64 {
 	t.Helper()
 	client := server.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -109,7 +110,8 @@ func fill(t *testing.T, server *process.Server, hasUsers bool) {
 	}
 	response, err := client.Get(ctx, "leased")
 	must(err)
-	_, err = client.Compact(ctx, response.Header.Revision-1000, clientv3.WithCompactPhysical())
+	compacted := response.Header.Revision - 1000
+	_, err = client.Compact(ctx, compacted, clientv3.WithCompactPhysical())
 	must(err)
 	_, err = client.Defragment(ctx, server.URL)
 	must(err)
@@ -118,6 +120,7 @@ func fill(t *testing.T, server *process.Server, hasUsers bool) {
 		_, err := client.Put(ctx, process.Key("after", i), "v")
 		must(err)
 	}
+	return compacted
 }
 
 // TestDamage draws damage by a seed, uniformly over the live bytes of each kind of file. All of it is
@@ -131,7 +134,7 @@ func TestDamage(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			server := process.Start(t, binary, dir, flags...)
 			etcds := process.IsEtcd(t, binary)
-			fill(t, server, etcds)
+			compacted := fill(t, server, etcds)
 			server.Stop()
 			before := check(t, dir)
 			if !before.whole {
@@ -141,7 +144,7 @@ func TestDamage(t *testing.T) {
 				t.Fatalf("%v pages, %v bytes are said to be without a checksum",
 					before.unverified, before.unverifiedBytes)
 			}
-			all := read(t, dir)
+			all := read(t, dir, compacted)
 			if len(all.log) < 2 || len(all.database[0].units) < 50 {
 				t.Fatalf("%d segments, %d pages", len(all.log), len(all.database[0].units))
 			}

@@ -28,7 +28,7 @@ type files struct {
 }
 
 // read reads what a member's directory has.
-func read(t *testing.T, dir string) files {
+func read(t *testing.T, dir string, compacted int64) files {
 	t.Helper()
 	content := func(path string) []byte {
 		bytes, err := os.ReadFile(path)
@@ -47,7 +47,7 @@ func read(t *testing.T, dir string) files {
 	}
 	var all files
 	path := filepath.Join(dir, "member", "snap", "db")
-	db := readDatabase(t, content(path))
+	db := readDatabase(t, content(path), compacted)
 	all.database = []file{{path: path, bytes: db.bytes, live: db.classes, units: db.pages, unitSize: db.pageSize}}
 	segments := names("wal/*.wal")
 	for i, path := range segments {

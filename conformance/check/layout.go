@@ -12,10 +12,11 @@ type class byte
 const (
 	// dead bytes belong to free pages, to gaps, or to nothing.
 	dead class = iota
-	// structure is what the tree is made of: meta pages, page headers, element tables, keys, and whole
-	// inline buckets.
+	// structure is what the tree is made of: meta pages, page headers, element tables, keys, and heads
+	// of buckets.
 	structure
-	// content is what values hold. bbolt has no checksum of it.
+	// content is what values hold. bbolt has no checksum of it. So is the second half of a revision
+	// that a compaction has left alone: nothing else says what it was.
 	content
 )
 
@@ -24,6 +25,9 @@ const (
 	metaBytes       = 64
 	elementBytes    = 16
 	bucketBytes     = 16
+
+	// Of a revision as a key: eight bytes, an underscore, eight bytes.
+	subStart, subBytes = 9, 8
 
 	branchPage, leafPage, metaPage = 1, 2, 4
 	bucketFlag                     = 1
@@ -36,12 +40,19 @@ type database struct {
 	classes  []class
 	// pages has the first byte of every tree page that is one page long.
 	pages []int
+	// compacted is the revision up to which history was compacted.
+	compacted int64
 }
 
 // readDatabase walks the tree of a sound file.
-func readDatabase(t *testing.T, bytes []byte) *database {
+func readDatabase(t *testing.T, bytes []byte, compacted int64) *database {
 	t.Helper()
-	d := &database{bytes: bytes, pageSize: int(binary.LittleEndian.Uint32(bytes[pageHeaderBytes+8:])), classes: make([]class, len(bytes))}
+	d := &database{
+		bytes:     bytes,
+		pageSize:  int(binary.LittleEndian.Uint32(bytes[pageHeaderBytes+8:])),
+		classes:   make([]class, len(bytes)),
+		compacted: compacted,
+	}
 	newest, root := uint64(0), uint64(0)
 	for i := range 2 {
 		start := i * d.pageSize
@@ -54,7 +65,7 @@ func readDatabase(t *testing.T, bytes []byte) *database {
 			newest, root = txid, binary.LittleEndian.Uint64(meta[16:])
 		}
 	}
-	if err := d.page(root); err != nil {
+	if err := d.page(root, ""); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -66,7 +77,8 @@ func (d *database) mark(start, length int, as class) {
 	}
 }
 
-func (d *database) page(number uint64) error {
+// page marks a page of a bucket, and all below it.
+func (d *database) page(number uint64, bucket string) error {
 	start := int(number) * d.pageSize
 	flags := binary.LittleEndian.Uint16(d.bytes[start+8:])
 	count := int(binary.LittleEndian.Uint16(d.bytes[start+10:]))
@@ -81,13 +93,16 @@ func (d *database) page(number uint64) error {
 		switch flags {
 		case branchPage:
 			d.mark(at+word(0), word(1), structure)
-			if err := d.page(binary.LittleEndian.Uint64(d.bytes[at+8:])); err != nil {
+			if err := d.page(binary.LittleEndian.Uint64(d.bytes[at+8:]), bucket); err != nil {
 				return err
 			}
 		case leafPage:
 			key, keyBytes, valueBytes := at+word(1), word(2), word(3)
 			value := key + keyBytes
 			d.mark(key, keyBytes, structure)
+			if bucket == "key" && int64(binary.BigEndian.Uint64(d.bytes[key:])) <= d.compacted {
+				d.mark(key+subStart, subBytes, content)
+			}
 			if word(0) != bucketFlag {
 				d.mark(value, valueBytes, content)
 				continue
@@ -95,7 +110,7 @@ func (d *database) page(number uint64) error {
 			root := binary.LittleEndian.Uint64(d.bytes[value:])
 			if root != 0 {
 				d.mark(value, bucketBytes, structure)
-				if err := d.page(root); err != nil {
+				if err := d.page(root, string(d.bytes[key:value])); err != nil {
 					return err
 				}
 				continue
