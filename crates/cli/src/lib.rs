@@ -12,6 +12,7 @@
 //!
 //! Source: cobra 1.10, pflag 1.0 and Go's standard library, as their programs behave.
 
+pub mod colour;
 pub mod exit;
 pub mod find;
 pub mod flags;

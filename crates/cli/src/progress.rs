@@ -2,6 +2,9 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(250);
 
 /// A bar; drawn only on a terminal, and gone with the value.
 #[derive(Debug)]
@@ -16,6 +19,13 @@ impl Progress {
     /// A bar of `total` steps, with what is being done.
     pub fn steps(what: &str, total: u64) -> Progress {
         Progress::new(what, total, "{msg} [{bar:40}] {pos}/{len} {eta}")
+    }
+
+    /// For what says nothing until it is done: how long it has been under way.
+    pub fn waiting(what: &str) -> Progress {
+        let waiting = Progress::new(what, 0, "{msg} {spinner} {elapsed}");
+        waiting.0.enable_steady_tick(TICK);
+        waiting
     }
 
     fn new(what: &str, total: u64, template: &str) -> Progress {

@@ -3,6 +3,7 @@
 
 use crate::cli::Globals;
 use quorate_cli::Invocation;
+use quorate_cli::colour::{Stream, Tone, tinted};
 use quorate_cli::streams::write_err;
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
@@ -23,7 +24,8 @@ pub async fn give(invocation: &Invocation, message: &str) {
         hints.extend(probe(&endpoints(invocation)).await);
     }
     for hint in hints {
-        write_err(format!("  hint: {hint}\n").as_bytes());
+        let hint = tinted(format_args!("hint: {hint}"), Tone::Aside, Stream::Err);
+        write_err(format!("  {hint}\n").as_bytes());
     }
 }
 

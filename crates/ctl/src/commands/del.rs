@@ -7,12 +7,15 @@ use clap::Command;
 use quorate_cli::Given;
 use quorate_cli::exit::Exit;
 use quorate_cli::flags::switch;
+use quorate_cli::progress::Progress;
 use quorate_cli::streams::write_err;
 use quorate_cli::{Invocation, flags};
 use quorate_client::api::Method;
 use quorate_client::api::etcdserverpb::DeleteRangeRequest;
 use quorate_go::quote::quote;
+use std::pin::pin;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// The definition.
 pub fn command() -> Command {
@@ -36,7 +39,7 @@ pub fn command() -> Command {
 pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
     let request = request(&invocation.given).await?;
     let session = Session::open(invocation).await?;
-    let response = session.call(Method::KVDeleteRange, request).await;
+    let response = patiently(session.call(Method::KVDeleteRange, request)).await;
     session.print(&Answer::Delete(response.map_err(Exit::error)?))
 }
 
@@ -76,3 +79,15 @@ pub async fn request(given: &Given) -> Result<DeleteRangeRequest, Exit> {
 }
 
 const THINKING_TIME: Duration = Duration::from_secs(2);
+
+/// Shows that a deletion goes on, where it takes long.
+async fn patiently<T>(deletion: impl Future<Output = T>) -> T {
+    let mut deletion = pin!(deletion);
+    if let Ok(done) = timeout(LONG, &mut deletion).await {
+        return done;
+    }
+    let _shown = Progress::waiting("deleting");
+    deletion.await
+}
+
+const LONG: Duration = Duration::from_secs(1);

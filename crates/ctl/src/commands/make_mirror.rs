@@ -9,6 +9,7 @@ use crate::session::{self, Session};
 use clap::Command;
 use quorate_cli::exit::Exit;
 use quorate_cli::flags::{boolean, bytes, int, switch, text, uint};
+use quorate_cli::progress::Progress;
 use quorate_cli::streams::write_out;
 use quorate_cli::{Invocation, flags};
 use quorate_client::Client;
@@ -172,6 +173,7 @@ impl Mirror {
             false => (self.prefix.clone(), ranges::prefix_end(&self.prefix)),
         };
         let mut revision = 0;
+        let mut bar: Option<Progress> = None;
         loop {
             let page = self
                 .source
@@ -186,6 +188,8 @@ impl Mirror {
             if revision == 0 {
                 revision = page.header.map_or(0, |header| header.revision);
             }
+            let keys = u64::try_from(page.count).unwrap_or(0);
+            let bar = bar.get_or_insert_with(|| Progress::steps("copying", keys));
             let last = page.kvs.last().map(|kv| kv.key.clone());
             for kv in page.kvs {
                 let put = PutRequest {
@@ -195,6 +199,7 @@ impl Mirror {
                 };
                 self.target.put(put).await?;
                 self.copied.fetch_add(1, Ordering::Relaxed);
+                bar.add(1);
             }
             match last {
                 Some(last) if page.more => key = [&last[..], &[0]].concat(),

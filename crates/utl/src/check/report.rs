@@ -1,6 +1,7 @@
 //! What a check found, and how it is told.
 
 use crate::error::Failure;
+use quorate_cli::colour::{Stream, Tone, tinted};
 use quorate_cli::format::Format;
 use quorate_cli::streams::write_out;
 use quorate_go::size::human_bytes;
@@ -126,15 +127,22 @@ impl Report {
             out.push_str(&format!("snapshot files: {}\n", self.snapshot_files));
         }
         for note in &self.notes {
-            out.push_str(&format!("note: {}: {}\n", note.file, note.what));
+            let head = tinted("note", Tone::Notable, Stream::Out);
+            out.push_str(&format!("{head}: {}: {}\n", note.file, note.what));
         }
         for finding in &self.findings {
-            out.push_str(&format!("WRONG: {}: {}\n", finding.file, finding.what));
+            let head = tinted("WRONG", Tone::Bad, Stream::Out);
+            out.push_str(&format!("{head}: {}: {}\n", finding.file, finding.what));
         }
         if self.more_findings > 0 {
             out.push_str(&format!("and {} more\n", self.more_findings));
         }
-        out.push_str(&self.verdict());
+        let tone = match self.is_whole() {
+            true => Tone::Good,
+            false => Tone::Bad,
+        };
+        out.push_str(&tinted(self.verdict(), tone, Stream::Out));
+        out.push('\n');
         out
     }
 
@@ -142,11 +150,11 @@ impl Report {
         let count = self.findings.len() as u64 + self.more_findings;
         match (count, &self.database) {
             (0, Some(db)) if db.unverified_pages > 0 => {
-                "verdict: whole, as far as pages without a checksum can tell\n".into()
+                "verdict: whole, as far as pages without a checksum can tell".into()
             }
-            (0, _) => "verdict: whole\n".into(),
-            (1, _) => "verdict: DAMAGED, 1 finding\n".into(),
-            (count, _) => format!("verdict: DAMAGED, {count} findings\n"),
+            (0, _) => "verdict: whole".into(),
+            (1, _) => "verdict: DAMAGED, 1 finding".into(),
+            (count, _) => format!("verdict: DAMAGED, {count} findings"),
         }
     }
 }

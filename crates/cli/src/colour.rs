@@ -1,0 +1,69 @@
+//! Colours, where a person looks at the stream and wants them: a terminal that has some, and no
+//! `NO_COLOR` in the environment (no-color.org). Elsewhere texts are as they are.
+//!
+//! Only what etcd's tools do not print is coloured; what scripts and tests know has none anywhere.
+
+use console::{StyledObject, style};
+use std::fmt::Display;
+
+/// Where a text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// What a text tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// All is as it should be.
+    Good,
+    /// Something is wrong.
+    Bad,
+    /// Something is worth knowing.
+    Notable,
+    /// It stands beside what counts.
+    Aside,
+}
+
+/// The text in its colour.
+pub fn tinted(text: impl Display, tone: Tone, stream: Stream) -> String {
+    painted(text, tone, stream).to_string()
+}
+
+fn painted<T: Display>(text: T, tone: Tone, stream: Stream) -> StyledObject<T> {
+    let plain = match stream {
+        Stream::Out => style(text),
+        Stream::Err => style(text).for_stderr(),
+    };
+    match tone {
+        Tone::Good => plain.green(),
+        Tone::Bad => plain.red().bold(),
+        Tone::Notable => plain.yellow(),
+        Tone::Aside => plain.dim(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colour_begins_and_ends_with_the_text() {
+        for tone in [Tone::Good, Tone::Bad, Tone::Notable, Tone::Aside] {
+            let coloured = painted("text", tone, Stream::Out)
+                .force_styling(true)
+                .to_string();
+            assert!(
+                coloured.starts_with("\x1b[") && coloured.ends_with("text\x1b[0m"),
+                "{coloured:?}"
+            );
+            let plain = painted("text", tone, Stream::Err)
+                .force_styling(false)
+                .to_string();
+            assert_eq!(plain, "text");
+        }
+    }
+}
