@@ -7,6 +7,7 @@ use crate::connection::{Dialer, Lane};
 use crate::namespace::Namespace;
 use crate::options::Options;
 use crate::ordering::{Order, Reading};
+use crate::queue::Places;
 use crate::retry::{Jitter, Repeat, Situation, Verdict, judge, wait_before};
 use crate::token::{Held, Token, Tokens, Wanted};
 use crate::{Error, Result};
@@ -27,7 +28,7 @@ use tonic::metadata::MetadataValue;
 /// The version of the API that requests say they speak.
 const API_VERSION: &str = "3.7";
 
-/// How long a member may take to check a password.
+/// How long a member may take to check a password, at the first attempt.
 const AUTHENTICATION: Duration = Duration::from_secs(5);
 
 /// Longer limits are none, and gRPC cannot tell all of them.
@@ -57,6 +58,7 @@ struct Shared {
     options: Arc<Options>,
     jitter: Arc<Jitter>,
     tokens: Tokens,
+    places: Arc<Places>,
 }
 
 impl Client {
@@ -82,6 +84,7 @@ impl Client {
                 options,
                 jitter,
                 tokens,
+                places: Arc::default(),
             }),
         })
     }
@@ -282,6 +285,10 @@ impl Client {
         &self.shared.jitter
     }
 
+    pub(crate) fn places(&self) -> &Arc<Places> {
+        &self.shared.places
+    }
+
     pub(crate) fn has_password(&self) -> bool {
         self.shared.tokens.has_password()
     }
@@ -371,7 +378,8 @@ impl Client {
         attempts.situation.has_password = false;
         loop {
             // Others wait for this one: a member that hangs must not hold all of them up.
-            let limit = Some(AUTHENTICATION);
+            // One that is only slow gets more time with each attempt.
+            let limit = Some(AUTHENTICATION * 2u32.pow(attempts.made.min(6)));
             let answer: Result<AuthenticateResponse> = self
                 .attempt(method, &Token::none(), request.clone(), limit)
                 .await;

@@ -55,6 +55,10 @@ impl Namespace {
     }
 
     /// The same for a key alone.
+    pub(crate) fn name_of(&self, key: &Bytes) -> Bytes {
+        [&self.0[..], key].concat().into()
+    }
+
     pub(crate) fn enter_key(&self, key: &mut Bytes) -> Result<()> {
         self.enter(key, &mut Bytes::new())
     }

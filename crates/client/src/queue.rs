@@ -8,12 +8,12 @@
 //! Invariants:
 //! - A place that is not wanted any more (the future that waited for it was dropped, say) is given
 //!   back.
-//! - A session has one place for a name, however many of its tasks want it: they share it, and it
+//! - A lease has one place for a name, however many tasks of a client want it: they share it, and it
 //!   is given back with the last of them.
 //! - Taking it and giving it back exclude each other, and each is done to its end by a task once it
 //!   has begun, whoever stops waiting for it: no deletion overtakes its put, or hits one who has
-//!   come meanwhile. Where the put's answer is lost, the deletion is repeated once no member can
-//!   have the put under way any more.
+//!   come meanwhile. Where the put's answer is lost, the deletion is repeated after a time that no
+//!   member holds a put for, with election timeouts of up to two seconds.
 
 use crate::kv::one_by_creation;
 use crate::session::Session;
@@ -41,7 +41,7 @@ const DELETE_ATTEMPTS_MAX: u32 = 6;
 /// After the first failure; doubled after each.
 const DELETE_WAIT: Duration = Duration::from_millis(100);
 const DELETE_JITTER: f64 = 0.2;
-/// Longer than members hold a write that they have taken, before it is done or never will be.
+/// Longer than members hold a write that they have taken: five seconds and two election timeouts.
 const LATE_PUT: Duration = Duration::from_secs(10);
 
 /// The prefix of all contenders' keys.
@@ -57,7 +57,8 @@ fn key(prefix: &[u8], lease: i64) -> Bytes {
     [prefix, name.as_bytes()].concat().into()
 }
 
-/// The places of a session, by key.
+/// The places of a client's sessions, by key as the cluster has it. The key has the lease in it: a
+/// session that goes on with the lease of one before it has its places.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Mutex<HashMap<Bytes, Arc<Sharers>>>);
 
@@ -176,11 +177,12 @@ impl Place {
 
     /// A place that is known to be held.
     pub(crate) fn held(session: &Session, key: Bytes, revision: i64) -> Place {
-        let places = session.places().clone();
+        let client = session.client();
+        let places = client.places().clone();
         Place {
             share: Some(Share {
-                client: session.client().clone(),
-                sharers: places.join(&key),
+                client: client.clone(),
+                sharers: places.join(&client.namespace.name_of(&key)),
                 places,
                 runtime: Handle::try_current().ok(),
             }),
@@ -269,7 +271,8 @@ impl Share {
             tokio::time::sleep(LATE_PUT).await;
             let _change = self.sharers.change.lock().await;
             if self.sharers.count.load(Ordering::Acquire) == 0 {
-                delete(&self.client, key, revision).await?;
+                // If it fails, the lease's end does it.
+                let _ = delete(&self.client, key, revision).await;
             }
         }
         let Share {

@@ -1,11 +1,13 @@
 //! A session: a lease that is kept alive for what is held under it.
 
-use crate::lease_keeper::{Holding, LeaseKeeper};
-use crate::queue::Places;
+use crate::lease_keeper::{Holding, LeaseKeeper, Loss};
 use crate::{Client, Error, Result};
 use quorate_api::{Error as Known, Method};
-use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::timeout;
+
+/// How long the end of a lease is asked for of which nothing is known.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 /// A lease that is kept alive while this lives. Locks and leaderships that were won under it end
 /// with it.
@@ -13,7 +15,6 @@ use tokio::time::timeout;
 pub struct Session {
     client: Client,
     keeper: LeaseKeeper,
-    places: Arc<Places>,
 }
 
 impl Session {
@@ -24,12 +25,12 @@ impl Session {
         Session::resume(client, granted.id).await
     }
 
-    /// A session under a lease that there is, of a process before this one.
+    /// A session under a lease that there is, of a process before this one. What was locked under it
+    /// is this session's as well; sessions of one client under one lease are one.
     pub async fn resume(client: &Client, lease: i64) -> Result<Session> {
         Ok(Session {
             client: client.clone(),
             keeper: client.keep_lease(lease).await?,
-            places: Arc::default(),
         })
     }
 
@@ -48,21 +49,20 @@ impl Session {
         &self.keeper
     }
 
-    pub(crate) fn places(&self) -> &Arc<Places> {
-        &self.places
-    }
-
     /// Ends the session and all that is held under it. The lease is not renewed from now on; where
-    /// no member answers for its TTL, this gives up, and it has ended by then.
+    /// no member answers for its TTL, this gives up, and it has ended by then, unless a new leader
+    /// has given it more time.
     pub async fn close(self) -> Result<()> {
         let Session { client, keeper, .. } = self;
         let (lease, holding) = (keeper.id(), keeper.holding());
         drop(keeper);
-        let Holding::Held { ttl } = holding else {
-            // It is gone; what is left of it, if its loss was only feared, ends by itself.
-            return Ok(());
+        let limit = match holding {
+            Holding::Held { ttl } => ttl,
+            Holding::Lost(Loss::Gone) => return Ok(()),
+            // It may be there: nobody said that it is not.
+            Holding::Lost(Loss::Expired | Loss::Refused) => CLOSE_MAX,
         };
-        match timeout(ttl, client.lease_revoke(lease)).await {
+        match timeout(limit, client.lease_revoke(lease)).await {
             // It had ended, by an attempt whose answer was lost, say.
             Ok(Ok(_) | Err(Error::Known(Known::LeaseNotFound))) => Ok(()),
             Ok(Err(error)) => Err(error),

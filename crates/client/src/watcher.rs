@@ -35,7 +35,7 @@ impl Client {
             wait: Duration::ZERO,
             token: None,
             has_new_token: false,
-            progress: Progress::None,
+            progress: Progress::default(),
         })
     }
 }
@@ -59,14 +59,13 @@ pub struct Watcher {
     progress: Progress,
 }
 
-/// What was asked about the server's progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    None,
-    /// Not on this stream.
-    Wanted,
-    /// On this stream.
-    Asked,
+/// Questions about the server's progress.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Still to be asked on this stream.
+    wanted: u32,
+    /// Asked on this stream, and not answered.
+    asked: u32,
 }
 
 /// Where the watch is served.
@@ -116,9 +115,9 @@ impl Watcher {
     }
 
     /// Asks how far the server is; the answer comes through [`Watcher::next`], without events, over
-    /// any number of broken streams.
+    /// any number of broken streams. Each question has an answer of its own.
     pub fn progress(&mut self) {
-        self.progress = Progress::Wanted;
+        self.progress.wanted = self.progress.wanted.saturating_add(1);
     }
 
     /// The first revision that is still to come; 0 where that is not known yet.
@@ -147,9 +146,12 @@ impl Watcher {
                 return Ok(None);
             }
             // The server takes it behind the watch that the stream began with.
-            Stream::Open(stream) if self.progress == Progress::Wanted => {
+            Stream::Open(stream) if self.progress.wanted > 0 => {
                 match stream.progress().await {
-                    Ok(()) => self.progress = Progress::Asked,
+                    Ok(()) => {
+                        self.progress.wanted -= 1;
+                        self.progress.asked += 1;
+                    }
                     // It has ended. What it told and nobody took, the next one tells.
                     Err(_) => self.stream = Stream::None,
                 }
@@ -178,7 +180,7 @@ impl Watcher {
                 self.wait = Duration::ZERO;
                 self.has_new_token = false;
                 if answer.events.is_empty() {
-                    self.progress = Progress::None;
+                    self.progress.asked = self.progress.asked.saturating_sub(1);
                 }
                 self.client.namespace.leave_events(&mut answer.events);
                 Ok(Some(answer))
@@ -195,9 +197,12 @@ impl Watcher {
     }
 
     fn open(&mut self) -> Opening {
-        if self.progress == Progress::Asked {
-            self.progress = Progress::Wanted;
-        }
+        // What has no answer is asked again.
+        let Progress { wanted, asked } = self.progress;
+        self.progress = Progress {
+            wanted: wanted.saturating_add(asked),
+            asked: 0,
+        };
         let wait = self.client.jitter().spread(self.wait, WAIT_JITTER);
         self.wait = (self.wait * 2).clamp(WAIT_MIN, WAIT_MAX);
         let (client, request) = (self.client.clone(), self.resumption.reopen());

@@ -66,12 +66,11 @@ impl Quiet {
         let code = |index| self.before.special_codes[index];
         let mut typing = Typing {
             line: Vec::new(),
-            interrupts: [
-                code(SpecialCodeIndex::VINTR),
-                code(SpecialCodeIndex::VQUIT),
-                code(SpecialCodeIndex::VSUSP),
-            ],
+            interrupts: [code(SpecialCodeIndex::VINTR), code(SpecialCodeIndex::VQUIT)],
+            // Nobody stops a program to whom the terminal does not echo.
+            stop: code(SpecialCodeIndex::VSUSP),
             erase: code(SpecialCodeIndex::VERASE),
+            erase_word: code(SpecialCodeIndex::VWERASE),
             kill: code(SpecialCodeIndex::VKILL),
             end: code(SpecialCodeIndex::VEOF),
         };
@@ -98,8 +97,10 @@ impl Drop for Quiet {
 /// A line that is typed key by key. A code of 0 is no key.
 struct Typing {
     line: Vec<u8>,
-    interrupts: [u8; 3],
+    interrupts: [u8; 2],
+    stop: u8,
     erase: u8,
+    erase_word: u8,
     kill: u8,
     end: u8,
 }
@@ -119,9 +120,15 @@ impl Typing {
             b'\n' | b'\r' => return Key::End,
             byte if self.interrupts.contains(&byte) => return Key::Interrupt,
             byte if byte == self.end => return Key::End,
+            byte if byte == self.stop => {}
             byte if byte == self.erase => {
                 // The bytes behind the first one of a character begin with the bits 10.
                 while self.line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
+            }
+            byte if byte == self.erase_word => {
+                let word = self.line.trim_ascii_end();
+                let blank = word.iter().rposition(u8::is_ascii_whitespace);
+                self.line.truncate(blank.map_or(0, |at| at + 1));
             }
             byte if byte == self.kill => self.line.clear(),
             byte => self.line.push(byte),
@@ -149,8 +156,10 @@ mod tests {
         let typed = |keys: &str| {
             let mut typing = Typing {
                 line: Vec::new(),
-                interrupts: [3, 28, 26],
+                interrupts: [3, 28],
+                stop: 26,
                 erase: 127,
+                erase_word: 23,
                 kill: 21,
                 end: 4,
             };
@@ -169,6 +178,11 @@ mod tests {
             typed("wrong\u{15}right\u{4}"),
             ("right".into(), Some(Key::End))
         );
+        assert_eq!(
+            typed("a wrong  \u{17}b\u{1a}\n"),
+            ("a b".into(), Some(Key::End))
+        );
+        assert_eq!(typed("wrong\u{17}b\n"), ("b".into(), Some(Key::End)));
         assert_eq!(typed("sec\u{3}"), ("sec".into(), Some(Key::Interrupt)));
         assert_eq!(typed("\0x"), ("x".into(), None));
     }

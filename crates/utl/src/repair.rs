@@ -161,30 +161,34 @@ fn clear(data_dir: &Path, wal_dir: &Path, unfinished: &Unfinished) -> Result<Str
 /// Copies a file to where what repair changes is kept.
 fn keep_copy(data_dir: &Path, path: &Path) -> Result<PathBuf, Failure> {
     let (kept, copy) = kept_place(data_dir, path)?;
+    // A copy that was interrupted has no name that counts.
+    let part = kept.join("copy.part");
     let durable = || {
-        fs::copy(path, &copy)?;
-        disk().open(&copy, Mode::Write)?.sync_all()?;
+        fs::copy(path, &part)?;
+        disk().open(&part, Mode::Write)?.sync_all()?;
+        fs::rename(&part, &copy)?;
         disk().sync_dir(&kept)
     };
     durable().map_err(Failure::io("copy", path))?;
     Ok(copy)
 }
 
-/// The directory for what is kept, which is there afterwards, and the file's place in it, which is
-/// free.
+/// The directory for what is kept, which is there afterwards, and a place in it for the file that is
+/// free: under its name, or with a number behind it if something was kept under that before.
 fn kept_place(data_dir: &Path, path: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let kept = data_dir.join(KEPT);
-    let place = kept.join(path.file_name().unwrap_or_default());
-    if place.exists() {
-        return Err(Failure::Reason(format!(
-            "{} is in the way of {}",
-            place.display(),
-            path.display()
-        )));
-    }
     disk()
         .create_dir_all(&kept)
         .map_err(Failure::io("mkdir", &kept))?;
+    let name = path.file_name().unwrap_or_default();
+    let mut place = kept.join(name);
+    let mut number = 0u64;
+    while place.exists() {
+        number += 1;
+        let mut numbered = name.to_owned();
+        numbered.push(format!(".{number}"));
+        place = kept.join(numbered);
+    }
     Ok((kept, place))
 }
 

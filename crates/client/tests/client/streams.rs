@@ -430,6 +430,34 @@ async fn progress_is_asked_for_over_another_stream_where_one_is_broken() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_question_about_progress_has_its_answer() {
+    let (mut server, client) = alone();
+    let mut watcher = watch_from(&client, 1);
+    watcher.progress();
+    watcher.progress();
+    let play = async {
+        let mut call = server.call().await;
+        create(&mut call).await;
+        call.answer(created(1));
+        for revision in [5, 6] {
+            let request: WatchRequest = call.request().await;
+            assert!(matches!(
+                request.request_union,
+                Some(RequestUnion::ProgressRequest(_))
+            ));
+            call.answer(answer(revision, &[]));
+        }
+        call
+    };
+    let watch = async {
+        assert_eq!(next(&mut watcher).await, []);
+        assert_eq!(next(&mut watcher).await, []);
+        assert_eq!(watcher.next_revision(), 7);
+    };
+    tokio::join!(watch, play);
+}
+
+#[tokio::test(start_paused = true)]
 async fn watches_that_nobody_reads_hold_up_nobody_else() {
     let (mut server, client) = alone();
     let large = WatchResponse {

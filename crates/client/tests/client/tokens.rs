@@ -139,7 +139,11 @@ async fn a_member_that_hangs_keeps_no_token_from_anybody() {
             call = one.call() => (call, &mut other),
             call = other.call() => (call, &mut one),
         };
-        give(next.call().await, "t");
+        assert_eq!(unanswered.timeout.as_deref(), Some("5000000u"));
+        // It may only be slow: the next one has more time.
+        let call = next.call().await;
+        assert_eq!(call.timeout.as_deref(), Some("10000000u"));
+        give(call, "t");
         unanswered
     };
     let put = client.put(PutRequest::default());

@@ -5,9 +5,10 @@ use crate::model::Model;
 use quorate_client::api::Error as Known;
 use quorate_client::api::etcdserverpb::request_op::Request;
 use quorate_client::api::etcdserverpb::{
-    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseRevokeRequest, TxnRequest, TxnResponse,
+    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    TxnRequest, TxnResponse,
 };
-use quorate_client::{Client, Error, Session};
+use quorate_client::{Client, Error, Loss, Session};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -210,6 +211,42 @@ async fn a_lock_may_be_dropped_where_no_runtime_is() {
     std::thread::spawn(move || drop(lock)).join().unwrap();
     sleep(SOON).await;
     assert!(model.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_under_one_lease_share_their_locks() {
+    let (model, client) = model();
+    let one = session(&client).await;
+    let other = Session::resume(&client, one.lease()).await.unwrap();
+    let first = one.mutex("m").lock().await.unwrap();
+    let second = other.mutex("m").lock().await.unwrap();
+    assert_eq!(first.revision(), second.revision());
+    // In another namespace it is another lock, though its key is called the same.
+    let elsewhere = client.namespace("n/");
+    let apart = Session::resume(&elsewhere, one.lease()).await.unwrap();
+    let third = apart.mutex("m").lock().await.unwrap();
+    assert_ne!(third.revision(), second.revision());
+    drop(first);
+    drop(third);
+    sleep(SOON).await;
+    assert_eq!(model.keys(), [second.key().clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_loss_was_only_feared_is_revoked() {
+    let (mut server, client) = alone();
+    let (session, _renewals) = granted(&mut server, &client).await;
+    assert_eq!(session.keeper().lost().await, Loss::Expired);
+    let play = async {
+        loop {
+            let call = server.call().await;
+            if call.path.ends_with("/LeaseRevoke") {
+                break call.reply(LeaseRevokeResponse::default());
+            }
+        }
+    };
+    let (closed, ()) = tokio::join!(session.close(), play);
+    closed.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use quorate_cli::{Invocation, flags};
 use quorate_client::Session as LeaseSession;
 use quorate_client::api::etcdserverpb::RangeResponse;
 use std::pin::pin;
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// The definition.
@@ -25,7 +26,7 @@ pub fn command() -> Command {
 }
 
 /// Seconds after which another one can be elected when this program is gone.
-const TTL_SECONDS: i64 = 60;
+const TTL: Duration = Duration::from_secs(60);
 
 /// Runs it.
 pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
@@ -51,7 +52,7 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
 
 /// Leads once it is elected, until a signal comes.
 async fn campaign(session: &Session, name: &[u8], proposal: &[u8]) -> Result<(), Exit> {
-    let leased = LeaseSession::new(&session.client, TTL_SECONDS)
+    let leased = LeaseSession::new(&session.client, TTL.as_secs().cast_signed())
         .await
         .map_err(failed)?;
     // Not before: while nothing is held, a signal ends the program by itself.
@@ -73,9 +74,9 @@ async fn campaign(session: &Session, name: &[u8], proposal: &[u8]) -> Result<(),
     };
     session.print(&Answer::Get(shown))?;
     tokio::select! {
-        () = end => match timeout(session.globals.command_timeout, leadership.resign()).await {
+        () = end => match timeout(TTL, leadership.resign()).await {
             Ok(resigned) => resigned.map_err(failed),
-            // It ends with the lease.
+            // It has ended with the lease.
             Err(_) => Err(Exit::error(Failure::Deadline)),
         },
         _ = leased.keeper().lost() => Err(Exit::error("elect: session expired")),

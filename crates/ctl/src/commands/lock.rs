@@ -12,6 +12,7 @@ use quorate_client::{Lock, Session as LeaseSession};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 use tokio::process::Command as Process;
 use tokio::time::timeout;
 
@@ -58,9 +59,10 @@ pub async fn run(invocation: &Invocation) -> Result<(), Exit> {
             return Err(Exit::error("context canceled"));
         }
     };
+    let limit = Duration::from_secs(ttl.unsigned_abs());
     match program {
-        [] => hold(&session, &leased, lock, end).await,
-        program => execute(&session, program, lock).await,
+        [] => hold(&session, &leased, lock, limit, end).await,
+        program => execute(program, lock, limit).await,
     }
 }
 
@@ -69,13 +71,14 @@ async fn hold(
     session: &Session,
     leased: &LeaseSession,
     lock: Lock,
+    ttl: Duration,
     end: impl Future<Output = ()>,
 ) -> Result<(), Exit> {
     let mut end = pin!(end);
     let shown = tokio::select! {
         shown = session.client.get(lock.key().clone()) => shown.map_err(failed)?,
         () = &mut end => {
-            unlock(session, lock).await?;
+            unlock(lock, ttl).await?;
             return Err(Exit::error("context canceled"));
         }
     };
@@ -84,14 +87,14 @@ async fn hold(
     }
     session.print(&Answer::Get(shown))?;
     tokio::select! {
-        () = end => unlock(session, lock).await,
+        () = end => unlock(lock, ttl).await,
         _ = leased.keeper().lost() => Err(Exit::error("session expired")),
     }
 }
 
-/// Frees the lock within a command's time; if nobody answers, it ends with the lease.
-async fn unlock(session: &Session, lock: Lock) -> Result<(), Exit> {
-    match timeout(session.globals.command_timeout, lock.unlock()).await {
+/// Frees the lock; if nobody answers for so long, it has ended with the lease.
+async fn unlock(lock: Lock, ttl: Duration) -> Result<(), Exit> {
+    match timeout(ttl, lock.unlock()).await {
         Ok(unlocked) => unlocked.map_err(failed),
         Err(_) => Err(Exit::error(Failure::Deadline)),
     }
@@ -100,7 +103,7 @@ async fn unlock(session: &Session, lock: Lock) -> Result<(), Exit> {
 /// Runs a program with the lock's key and revision in its environment; its exit code is ours. A
 /// signal is waited out: from a terminal the program gets it as well, and it is the program that
 /// decides.
-async fn execute(session: &Session, program: &[Vec<u8>], lock: Lock) -> Result<(), Exit> {
+async fn execute(program: &[Vec<u8>], lock: Lock, ttl: Duration) -> Result<(), Exit> {
     let mut words = program.iter().map(|word| bytes_of(word));
     let status = Process::new(words.next().unwrap_or_default())
         .args(words)
@@ -110,7 +113,7 @@ async fn execute(session: &Session, program: &[Vec<u8>], lock: Lock) -> Result<(
         .stdin(Stdio::null())
         .status()
         .await;
-    let unlocked = unlock(session, lock).await;
+    let unlocked = unlock(lock, ttl).await;
     match status {
         Ok(status) if status.success() => unlocked,
         Ok(status) => Err(Exit::new(code(status), failure::process(status))),

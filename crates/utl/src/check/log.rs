@@ -300,14 +300,19 @@ impl Log {
             self.put_back();
         }
         // The first one of all may have any index: older segments are released. Where a snapshot record
-        // stands before it, it need not be the newest one's.
+        // stands before it, it need not be the newest one's; the entry is the one that the segment was
+        // begun for.
         let last = match self.entries {
             Entries { last_index: 0, .. } => 0,
             Entries {
                 first_index: 0,
                 last_index,
                 ..
-            } => last_index.max(self.state.commit),
+            } => {
+                let begun_for = self.segment.map_or(0, |segment| segment.index);
+                let committed = self.state.commit;
+                last_index.max(committed).max(begun_for.saturating_sub(1))
+            }
             Entries { last_index, .. } => last_index,
         };
         if last > 0 && index > last + 1 {

@@ -241,3 +241,41 @@ fn an_older_snapshot_may_head_the_first_segment_that_is_kept() {
     }
     assert_whole(&data_dir, &wal_dir);
 }
+
+#[test]
+fn what_a_segment_was_begun_for_need_not_follow_what_was_committed() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, wal) = sample(&scratch);
+    wal.close().unwrap();
+    let at = newest_record(&wal_dir).unwrap();
+    let small = Options {
+        segment_bytes: 4096,
+        ..Options::default()
+    };
+    let (mut wal, _) = Wal::open(&disk(), &wal_dir, &at, small).unwrap();
+    let segments = || quorate_wal::list_segments(&*disk(), &wal_dir).unwrap();
+    let (before, mut last) = (segments().len(), LAST);
+    while segments().len() == before {
+        last += 1;
+        assert!(last < LAST + 100);
+        let mut entry = entries(last..=last, TERM);
+        entry[0].data = vec![0; 500].into();
+        let state = committed(TERM, last - 1);
+        wal.append(Some(&state), &entry).unwrap();
+        // Begins the next segment where this one is full.
+        wal.sync().unwrap();
+    }
+    // A snapshot that was made before, an entry, and a newer snapshot.
+    wal.save_snapshot_record(&record(LAST, TERM)).unwrap();
+    let next = last + 1;
+    wal.append(Some(&committed(TERM, next)), &entries(next..=next, TERM))
+        .unwrap();
+    wal.save_snapshot_record(&record(next, TERM)).unwrap();
+    wal.close().unwrap();
+    receive(&data_dir, next);
+    take_over(&data_dir, next, TERM);
+    for name in &segments()[..before] {
+        fs::remove_file(wal_dir.join(name.to_string())).unwrap();
+    }
+    assert_whole(&data_dir, &wal_dir);
+}
