@@ -20,6 +20,7 @@ pub struct Parts<'a> {
 
 /// Compares the parts with each other.
 pub fn check(parts: &Parts<'_>, report: &mut Report) {
+    unreadable_snapshots(parts, report);
     let Some(log) = parts.log else { return };
     start(parts, log, report);
     snapshot_file(parts, log, report);
@@ -89,6 +90,26 @@ pub fn check(parts: &Parts<'_>, report: &mut Report) {
                     spell_id(id)
                 ),
             );
+        }
+    }
+}
+
+/// Files of snapshots that cannot be read. The log's record follows when a file is durable; without
+/// it, and behind all that have one, the file's write was never finished.
+fn unreadable_snapshots(parts: &Parts<'_>, report: &mut Report) {
+    let log = parts.log.filter(|log| log.is_read);
+    let recorded = log.map(|log| log.snapshots.iter().map(|it| it.index).max());
+    for file in &parts.snaps.unreadable {
+        match (recorded, file.index) {
+            (Some(newest), Some(index)) if newest.is_none_or(|newest| index > newest) => report
+                .note(
+                    &file.path,
+                    format!(
+                        "{}: its write was never finished, and the log does not name it",
+                        file.what
+                    ),
+                ),
+            _ => report.wrong(&file.path, file.what.clone()),
         }
     }
 }

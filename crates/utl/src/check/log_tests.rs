@@ -279,3 +279,30 @@ fn what_a_segment_was_begun_for_need_not_follow_what_was_committed() {
     }
     assert_whole(&data_dir, &wal_dir);
 }
+
+#[test]
+fn a_snapshot_file_whose_write_was_never_finished_is_no_damage() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, wal) = sample(&scratch);
+    wal.close().unwrap();
+    let snap_dir = layout::snap_dir(&data_dir);
+    // As etcd leaves it: it makes the file, writes it, and records it in the log.
+    let unfinished = snap_dir.join(snap::file_name(TERM, LAST + 1));
+    for content in [&b""[..], b"half of it"] {
+        fs::write(&unfinished, content).unwrap();
+        let report = check_member(&data_dir, &wal_dir, Wait::Forever).unwrap();
+        assert!(report.is_whole(), "{:#?}", report.findings);
+        assert!(
+            report
+                .notes
+                .iter()
+                .any(|it| it.what.contains("never finished"))
+        );
+    }
+    fs::remove_file(&unfinished).unwrap();
+    let recorded = newest_record(&wal_dir).unwrap();
+    let file = snap_dir.join(snap::file_name(recorded.term, recorded.index));
+    assert!(file.exists());
+    fs::write(&file, "").unwrap();
+    assert_finds(&data_dir, &wal_dir, "empty snapshot");
+}

@@ -7,13 +7,30 @@ use crate::error::Failure;
 use quorate_wal::WalError;
 use quorate_wal::snap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What other files are compared with.
 #[derive(Default)]
 pub struct SnapFiles {
     /// Term and index of each `.snap` file that can be read.
     pub snapshots: Vec<(u64, u64)>,
+    /// Those that cannot.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A `.snap` file that cannot be read.
+pub struct Unreadable {
+    pub path: PathBuf,
+    /// Index of the snapshot, as the file's name has it.
+    pub index: Option<u64>,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The index in the name `TERM-INDEX.snap`.
+fn index_in(name: &str) -> Option<u64> {
+    let (_term, index) = name.strip_suffix(".snap")?.split_once('-')?;
+    u64::from_str_radix(index, 16).ok()
 }
 
 /// Checks the directory's files, but for the database.
@@ -41,7 +58,11 @@ pub fn check(dir: &Path, wait: Wait, report: &mut Report) -> Result<SnapFiles, F
                         );
                     }
                 }
-                Err(WalError::Damaged { damage, .. }) => report.wrong(&path, damage.to_string()),
+                Err(WalError::Damaged { damage, .. }) => found.unreadable.push(Unreadable {
+                    index: index_in(&name),
+                    what: damage.to_string(),
+                    path,
+                }),
                 Err(error) => return Err(error.into()),
             }
             report.snapshot_files += 1;
