@@ -209,6 +209,32 @@ func TestHealthyAfterKills(t *testing.T) {
 	}
 }
 
+// TestHealthyAfterFirstStarts kills servers while they make a member.
+func TestHealthyAfterFirstStarts(t *testing.T) {
+	random := rand.New(rand.NewPCG(uint64(process.Number(t, "SEED", 1)), 2))
+	for _, binary := range []process.Binary{process.Real, process.Tested} {
+		t.Run(string(binary), func(t *testing.T) {
+			begun := 0
+			for round := range 20 {
+				dir := filepath.Join(t.TempDir(), "data")
+				server := process.Spawn(t, binary, dir, flags...)
+				time.Sleep(time.Duration(random.IntN(120_000)) * time.Microsecond)
+				server.Kill()
+				if _, err := os.Stat(filepath.Join(dir, "member")); err != nil {
+					continue
+				}
+				begun++
+				if v := check(t, dir); !v.whole {
+					t.Fatalf("round %d: %s", round, v.text)
+				}
+			}
+			if begun == 0 {
+				t.Fatal("no server began to make anything")
+			}
+		})
+	}
+}
+
 // killUnderLoad writes with many at once, compacts, and kills the server meanwhile; gives how many
 // writes were answered.
 func killUnderLoad(t *testing.T, server *process.Server, after time.Duration) int {

@@ -2,9 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+/// All that is a member's.
+pub fn member_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("member")
+}
+
 /// The directory of the database and the snapshot files.
 pub fn snap_dir(data_dir: &Path) -> PathBuf {
-    data_dir.join("member").join("snap")
+    member_dir(data_dir).join("snap")
 }
 
 /// The database.
@@ -14,7 +19,7 @@ pub fn database(data_dir: &Path) -> PathBuf {
 
 /// The log.
 pub fn wal_dir(data_dir: &Path) -> PathBuf {
-    data_dir.join("member").join("wal")
+    member_dir(data_dir).join("wal")
 }
 
 /// The log, or where the user says that it is.

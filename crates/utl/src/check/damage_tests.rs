@@ -80,9 +80,9 @@ fn targets(data_dir: &Path) -> Vec<Target> {
     });
 
     let wal_dir = layout::wal_dir(data_dir);
-    let names = quorate_wal::list_segments(&*crate::database::disk(), &wal_dir).unwrap();
+    let names = quorate_wal::list_segments(&*disk(), &wal_dir).unwrap();
     assert!(names.len() > 3, "the sample has segments");
-    let mut reader = Reader::open_all(&*crate::database::disk(), &wal_dir).unwrap();
+    let mut reader = Reader::open_all(&*disk(), &wal_dir).unwrap();
     let mut ends = std::collections::BTreeMap::new();
     while let quorate_wal::Next::Record(located) = reader.next().unwrap() {
         ends.insert(located.segment, reader.offset() as usize);
@@ -216,9 +216,9 @@ fn a_write_that_was_never_finished_is_no_damage() {
     let data_dir = scratch.0.join("data");
     member(&data_dir);
     let wal_dir = layout::wal_dir(&data_dir);
-    let names = quorate_wal::list_segments(&*crate::database::disk(), &wal_dir).unwrap();
+    let names = quorate_wal::list_segments(&*disk(), &wal_dir).unwrap();
     let path = wal_dir.join(names.last().unwrap().to_string());
-    let mut reader = Reader::open_all(&*crate::database::disk(), &wal_dir).unwrap();
+    let mut reader = Reader::open_all(&*disk(), &wal_dir).unwrap();
     while let quorate_wal::Next::Record(_) = reader.next().unwrap() {}
     let end = reader.offset() as usize;
     drop(reader);
@@ -256,7 +256,7 @@ fn a_power_cut_within_an_append_is_no_damage_and_repair_clears_it() {
     let data_dir = scratch.0.join("data");
     member(&data_dir);
     let wal_dir = layout::wal_dir(&data_dir);
-    let names = quorate_wal::list_segments(&*crate::database::disk(), &wal_dir).unwrap();
+    let names = quorate_wal::list_segments(&*disk(), &wal_dir).unwrap();
     let path = wal_dir.join(names.last().unwrap().to_string());
     let entries = entries();
     let at = crate::log_entries::newest_record(&wal_dir).unwrap();
@@ -264,7 +264,7 @@ fn a_power_cut_within_an_append_is_no_damage_and_repair_clears_it() {
         segment_bytes: 64 << 10,
         ..quorate_wal::Options::default()
     };
-    let (mut wal, _) = Wal::open(&crate::database::disk(), &wal_dir, &at, options).unwrap();
+    let (mut wal, _) = Wal::open(&disk(), &wal_dir, &at, options).unwrap();
     let before = fs::read(&path).unwrap();
     wal.append(None, &entries).unwrap();
     wal.close().unwrap();
@@ -310,7 +310,7 @@ fn a_power_cut_within_an_append_is_no_damage_and_repair_clears_it() {
 
 #[test]
 fn segments_that_a_start_needs_are_missed() {
-    let disk = crate::database::disk();
+    let disk = disk();
     for keep_record in [false, true] {
         let scratch = Scratch::new();
         let data_dir = scratch.0.join("data");

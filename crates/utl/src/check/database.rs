@@ -35,6 +35,32 @@ pub fn check(path: &Path, wait: Wait, report: &mut Report) -> Result<Option<Cont
     }
 }
 
+/// Whether nothing that counts is in a database yet: neither members nor keys. One that cannot be read
+/// is not blank.
+pub fn is_blank(path: &Path, wait: Wait) -> Result<bool, Failure> {
+    let db = match open_raw(path, wait) {
+        Ok(db) => db,
+        Err(Failure::Bolt(error)) => return unread(error),
+        Err(failure) => return Err(failure),
+    };
+    let file = db.begin_read();
+    let mut entries = 0u64;
+    for name in [&b"members"[..], b"key"] {
+        if let Err(error) = each_entry(&file, name, &mut |_, _| entries += 1) {
+            return unread(error);
+        }
+    }
+    Ok(entries == 0)
+}
+
+/// Damage is the check's to report.
+fn unread(error: Error) -> Result<bool, Failure> {
+    match error {
+        Error::Corrupt { .. } | Error::NoMeta { .. } => Ok(false),
+        other => Err(other.into()),
+    }
+}
+
 /// Checks the pages of a database that was received and not taken over yet.
 pub fn check_received(path: &Path, wait: Wait, report: &mut Report) -> Result<(), Failure> {
     let taken_over = report.database.take();

@@ -306,3 +306,30 @@ fn a_snapshot_file_whose_write_was_never_finished_is_no_damage() {
     fs::write(&file, "").unwrap();
     assert_finds(&data_dir, &wal_dir, "empty snapshot");
 }
+
+#[test]
+fn a_first_start_that_was_interrupted_is_no_damage_and_a_lost_log_is() {
+    let scratch = Scratch::new();
+    let (data_dir, wal_dir, wal) = sample(&scratch);
+    wal.close().unwrap();
+    let begun = scratch.0.join("begun");
+    let begun_wal = layout::wal_dir(&begun);
+    // Nothing, then directories, then an empty database.
+    fs::create_dir_all(&begun).unwrap();
+    assert_finds(&begun, &begun_wal, "there is no log");
+    fs::create_dir_all(layout::member_dir(&begun)).unwrap();
+    assert_whole(&begun, &begun_wal);
+    fs::create_dir_all(layout::snap_dir(&begun)).unwrap();
+    assert_whole(&begun, &begun_wal);
+    let options = quorate_bolt::Options::default();
+    let database = layout::database(&begun);
+    drop(quorate_bolt::Db::open(disk(), &database, &options).unwrap());
+    assert_whole(&begun, &begun_wal);
+    // A log that is gone is not one that never was: the database has members.
+    fs::remove_dir_all(&wal_dir).unwrap();
+    assert_finds(&data_dir, &wal_dir, "there is no log");
+    fs::remove_file(layout::database(&data_dir)).unwrap();
+    assert_finds(&data_dir, &wal_dir, "there is no log");
+    fs::write(&database, "no database").unwrap();
+    assert_finds(&begun, &begun_wal, "there is no log");
+}

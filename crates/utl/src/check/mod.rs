@@ -18,11 +18,12 @@ mod rows;
 mod small_buckets;
 mod snap_files;
 
-use crate::database::Wait;
+use crate::database::{Wait, disk};
 use crate::error::Failure;
 use crate::layout;
 use crate::output;
 use quorate_cli::Invocation;
+use quorate_wal::Wal;
 pub use report::Report;
 use std::path::Path;
 
@@ -58,10 +59,31 @@ pub fn check_database(path: &Path, wait: Wait) -> Result<Report, Failure> {
     Ok(report)
 }
 
+/// Whether a server began to make a member here, and had not written anything that counts: there is
+/// no log, no snapshot, and a database without members and keys, if any.
+fn is_unmade(data_dir: &Path, wal_dir: &Path, wait: Wait) -> Result<bool, Failure> {
+    let snap_dir = layout::snap_dir(data_dir);
+    if !layout::member_dir(data_dir).is_dir()
+        || Wal::exists(&*disk(), wal_dir)?
+        || snap_files::has_any(&snap_dir)?
+    {
+        return Ok(false);
+    }
+    let database = layout::database(data_dir);
+    Ok(!database.exists() || database::is_blank(&database, wait)?)
+}
+
 /// Checks a data directory, of which the log may have a place of its own.
 pub fn check_member(data_dir: &Path, wal_dir: &Path, wait: Wait) -> Result<Report, Failure> {
     let mut report = Report::default();
     let database = layout::database(data_dir);
+    if is_unmade(data_dir, wal_dir, wait)? {
+        report.note(
+            data_dir,
+            "no member was made here yet: a first start was interrupted, and the next one makes it",
+        );
+        return Ok(report);
+    }
     let contents = if database.exists() {
         database::check(&database, wait, &mut report)?
     } else {

@@ -27,6 +27,15 @@ pub struct Unreadable {
     pub what: String,
 }
 
+/// Whether there is a `.snap` file.
+pub fn has_any(dir: &Path) -> Result<bool, Failure> {
+    match disk().list(dir) {
+        Ok(names) => Ok(names.iter().any(|name| name.ends_with(".snap"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Failure::io("open", dir)(error)),
+    }
+}
+
 /// The index in the name `TERM-INDEX.snap`.
 fn index_in(name: &str) -> Option<u64> {
     let (_term, index) = name.strip_suffix(".snap")?.split_once('-')?;
