@@ -164,12 +164,12 @@ pub fn boot<T>(disk: Arc<dyn Disk>, boot: Boot) -> Result<Booted<T>, Error> {
         ..Found::default()
     };
     let (wal, raft, snapshot_index) = if initialized {
-        let at = newest_record(&*disk, &wal_dir)?;
+        let (at, mut wal, mut recovered) =
+            open_log(&disk, directories, store.applied().index, wal_options)?;
         if at.index > store.applied().index {
             drop((store, db));
             (store, db) = adopt_received(&disk, &boot, &at)?;
         }
-        let (mut wal, mut recovered) = Wal::open(&disk, &wal_dir, &at, wal_options)?;
         let identity =
             Identity::decode(&recovered.metadata).ok_or_else(|| Error::Inconsistent {
                 path: wal_dir.clone(),
@@ -405,16 +405,54 @@ fn force_new_cluster(
     Ok(())
 }
 
-/// The committed snapshot record with the highest index.
-fn newest_record(disk: &dyn Disk, wal_dir: &Path) -> Result<walpb::Snapshot, Error> {
-    let records = snapshot_records(disk, wal_dir)?;
-    records
-        .into_iter()
-        .max_by_key(|record| record.index)
-        .ok_or_else(|| Error::Inconsistent {
-            path: wal_dir.to_owned(),
-            what: "no snapshot record is committed".into(),
-        })
+/// Opens the log at its newest snapshot record that is committed and that the member can go on from:
+/// where the log has what follows it, and the database covers it or was received with it. Of a
+/// snapshot that was being received when the member went down, the record may have been committed
+/// later, by entries; then the one below it is the newest that counts.
+fn open_log(
+    disk: &Arc<dyn Disk>,
+    directories: &Directories,
+    applied: u64,
+    options: WalOptions,
+) -> Result<(walpb::Snapshot, Wal, Recovered), Error> {
+    let (wal_dir, snap_dir) = (directories.wal(), directories.snap());
+    let mut records = snapshot_records(&**disk, &wal_dir)?;
+    records.sort_by_key(|record| record.index);
+    // Why the newest one does not count.
+    let mut passed = None;
+    while let Some(at) = records.pop() {
+        if at.index > applied
+            && let Err(error) = received_database(disk, &snap_dir, at.index)
+        {
+            passed.get_or_insert(error);
+            continue;
+        }
+        match Wal::open(disk, &wal_dir, &at, options) {
+            Ok((wal, recovered)) => {
+                let last = recovered.entries.last().map_or(at.index, |it| it.index);
+                return match passed {
+                    // Something is missing in between.
+                    Some(error) if recovered.hard_state.commit > last => Err(error),
+                    _ => Ok((at, wal, recovered)),
+                };
+            }
+            Err(error @ WalError::SnapshotNotFound { .. }) => {
+                passed.get_or_insert(error.into());
+            }
+            Err(error) => return Err(passed.unwrap_or_else(|| error.into())),
+        }
+    }
+    Err(passed.unwrap_or_else(|| Error::Inconsistent {
+        path: wal_dir,
+        what: "no snapshot record is committed".into(),
+    }))
+}
+
+fn received_database(disk: &Arc<dyn Disk>, snap_dir: &Path, index: u64) -> Result<PathBuf, Error> {
+    snap::find_database(&**disk, snap_dir, index).map_err(|error| match error {
+        WalError::NoDatabase { path } => Error::NoReceivedDatabase { path },
+        other => other.into(),
+    })
 }
 
 /// Puts the database that was received with a snapshot in the database's place.
@@ -424,10 +462,7 @@ fn adopt_received(
     at: &walpb::Snapshot,
 ) -> Result<(Store, Db), Error> {
     let (snap_dir, path) = (boot.directories.snap(), boot.directories.database());
-    let received = snap::find_database(&**disk, &snap_dir, at.index).map_err(|e| match e {
-        WalError::NoDatabase { path } => Error::NoReceivedDatabase { path },
-        other => other.into(),
-    })?;
+    let received = received_database(disk, &snap_dir, at.index)?;
     disk.rename(&received, &path)
         .map_err(Error::io("rename to", &path))?;
     disk.sync_dir(&snap_dir)
@@ -451,5 +486,95 @@ fn identity(config: &Config) -> Identity {
     Identity {
         member_id: config.member_id,
         cluster_id: config.cluster_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_disk::Mode;
+    use quorate_disk::faulty::FaultyDisk;
+    use quorate_raft::{ConfState, Entry, EntryKind, HardState};
+
+    const OPTIONS: WalOptions = WalOptions {
+        segment_bytes: 4096,
+        unsafe_no_sync: false,
+    };
+
+    fn entries(indexes: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
+        let entry = |index| Entry {
+            term: 1,
+            index,
+            kind: EntryKind::Normal,
+            data: vec![1; 100].into(),
+        };
+        indexes.map(entry).collect()
+    }
+
+    fn state(commit: u64) -> HardState {
+        HardState {
+            term: 1,
+            vote: 1,
+            commit,
+        }
+    }
+
+    /// A log of committed entries 1 to 5, and the record of a snapshot at 8 that was being received.
+    fn log() -> (Arc<dyn Disk>, Directories, Wal) {
+        let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new(1));
+        let directories = Directories {
+            data: "/data".into(),
+            wal: None,
+        };
+        disk.create_dir_all(&directories.snap()).unwrap();
+        let mut wal = Wal::create(&disk, &directories.wal(), b"who", OPTIONS).unwrap();
+        wal.append(Some(&state(5)), &entries(1..=5)).unwrap();
+        let record = walpb::Snapshot {
+            index: 8,
+            term: 1,
+            conf_state: Some(ConfState::default()),
+        };
+        wal.save_snapshot_record(&record).unwrap();
+        wal.close().unwrap();
+        let at = walpb::Snapshot::default();
+        let (wal, _) = Wal::open(&disk, &directories.wal(), &at, OPTIONS).unwrap();
+        (disk, directories, wal)
+    }
+
+    #[test]
+    fn a_record_counts_where_its_database_is_there() {
+        let (disk, directories, mut wal) = log();
+        wal.append(Some(&state(10)), &entries(6..=10)).unwrap();
+        wal.close().unwrap();
+        let opened_at = |applied| {
+            let opened = open_log(&disk, &directories, applied, OPTIONS);
+            opened.map(|(at, _, recovered)| (at.index, recovered.entries.len()))
+        };
+        // The log leads past it, though the database is before it and none was kept.
+        assert_eq!(opened_at(6).unwrap(), (0, 10));
+        assert_eq!(opened_at(8).unwrap(), (8, 2));
+        let received = snap::database_path(&directories.snap(), 8);
+        disk.open(&received, Mode::CreateNew).unwrap();
+        assert_eq!(opened_at(6).unwrap(), (8, 2));
+    }
+
+    #[test]
+    fn a_record_may_lie_before_the_segment_that_the_log_is_opened_at() {
+        let (disk, directories, mut wal) = log();
+        wal.append(Some(&state(6)), &entries(6..=6)).unwrap();
+        wal.cut().unwrap();
+        wal.append(Some(&state(10)), &entries(7..=10)).unwrap();
+        wal.close().unwrap();
+        let (at, _, recovered) = open_log(&disk, &directories, 9, OPTIONS).unwrap();
+        assert_eq!((at.index, recovered.entries.len()), (0, 10));
+    }
+
+    #[test]
+    fn a_log_that_does_not_lead_to_what_is_committed_is_refused() {
+        let (disk, directories, mut wal) = log();
+        wal.append(Some(&state(8)), &[]).unwrap();
+        wal.close().unwrap();
+        let opened = open_log(&disk, &directories, 5, OPTIONS);
+        assert!(matches!(opened, Err(Error::NoReceivedDatabase { .. })));
     }
 }

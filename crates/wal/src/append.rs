@@ -247,8 +247,8 @@ impl Wal {
     /// Writes and syncs a snapshot record, which tells where the log may be read from. To be called
     /// once the snapshot itself is durable.
     ///
-    /// A record below one that is there is not written, and `false` returned: etcd takes the last
-    /// one for the newest, and would miss what has been released since.
+    /// A record below a committed one that is there is not written, and `false` returned: etcd takes
+    /// the last one for the newest, and would miss what has been released since.
     pub fn save_snapshot_record(&mut self, snapshot: &walpb::Snapshot) -> Result<bool, WalError> {
         if snapshot.index > 0 && snapshot.conf_state.is_none() {
             return Err(WalError::SnapshotWithoutConfState {

@@ -58,7 +58,8 @@ struct Gathered {
     state: HardState,
     entries: Vec<Entry>,
     found: bool,
-    newest_snapshot: u64,
+    /// Indexes of the snapshot records.
+    snapshots: Vec<u64>,
     /// Term of the entry that stands where the log is opened at, if one does.
     term_at_start: Option<u64>,
 }
@@ -88,7 +89,7 @@ impl Wal {
             state: HardState::default(),
             entries: Vec::new(),
             found: false,
-            newest_snapshot: 0,
+            snapshots: Vec::new(),
             term_at_start: None,
         };
         let torn = loop {
@@ -155,7 +156,11 @@ impl Wal {
         );
         wal.state = gathered.state;
         wal.last_index = last_index;
-        wal.newest_snapshot = gathered.newest_snapshot;
+        // One that is not committed was being received when the member went down; what is received
+        // instead may be older.
+        let commit = gathered.state.commit;
+        let committed = gathered.snapshots.into_iter().filter(|it| *it <= commit);
+        wal.newest_snapshot = committed.max().unwrap_or(0);
         if offset == 0 {
             wal.write_missing_head()?;
         }
@@ -223,7 +228,7 @@ impl Gathered {
                         self.entries.clear();
                     }
                 }
-                self.newest_snapshot = self.newest_snapshot.max(snapshot.index);
+                self.snapshots.push(snapshot.index);
             }
             RecordType::Crc => {}
         }

@@ -373,6 +373,27 @@ fn uncommitted_snapshot_records_do_not_count() {
 }
 
 #[test]
+fn a_record_that_was_never_committed_keeps_no_older_snapshot_out() {
+    let (_, disk) = disk();
+    let mut wal = filled(&disk, 2, 10);
+    // The member goes down before the state that commits it is there.
+    wal.save_snapshot_record(&at(100, 3)).unwrap();
+    wal.close().unwrap();
+    let (mut wal, _) = open(&disk).unwrap();
+    assert!(wal.save_snapshot_record(&at(90, 3)).unwrap());
+    wal.append(Some(&state(3, 90)), &[]).unwrap();
+    wal.append(None, &[entry(3, 91, 10)]).unwrap();
+    wal.close().unwrap();
+    assert_eq!(
+        snapshot_records(&*disk, dir()).unwrap(),
+        [Snapshot::default(), at(90, 3)]
+    );
+    let (mut wal, recovered) = Wal::open(&disk, dir(), &at(90, 3), small()).unwrap();
+    assert_eq!(recovered.entries, [entry(3, 91, 10)]);
+    assert!(!wal.save_snapshot_record(&at(89, 3)).unwrap());
+}
+
+#[test]
 fn a_log_is_held_by_one() {
     let (_, disk) = disk();
     let wal = filled(&disk, 1, 10);
