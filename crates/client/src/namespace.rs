@@ -55,10 +55,6 @@ impl Namespace {
     }
 
     /// The same for a key alone.
-    pub(crate) fn name_of(&self, key: &Bytes) -> Bytes {
-        [&self.0[..], key].concat().into()
-    }
-
     pub(crate) fn enter_key(&self, key: &mut Bytes) -> Result<()> {
         self.enter(key, &mut Bytes::new())
     }
@@ -139,7 +135,8 @@ impl Namespace {
         keys.iter_mut().for_each(|key| self.leave_key(key));
     }
 
-    fn join(&self, key: &[u8]) -> Bytes {
+    /// A key of it, as the cluster has it.
+    pub(crate) fn join(&self, key: &[u8]) -> Bytes {
         [&self.0, key].concat().into()
     }
 }

@@ -182,7 +182,7 @@ impl Place {
         Place {
             share: Some(Share {
                 client: client.clone(),
-                sharers: places.join(&client.namespace.name_of(&key)),
+                sharers: places.join(&client.namespace.join(&key)),
                 places,
                 runtime: Handle::try_current().ok(),
             }),

@@ -25,7 +25,7 @@ pub fn command() -> Command {
     .arg(switch("listen", "follow who leads").short('l'))
 }
 
-/// Seconds after which another one can be elected when this program is gone.
+/// After this time another one can be elected when this program is gone.
 const TTL: Duration = Duration::from_secs(60);
 
 /// Runs it.

@@ -94,22 +94,25 @@ pub fn check(parts: &Parts<'_>, report: &mut Report) {
     }
 }
 
-/// Files of snapshots that cannot be read. The log's record follows when a file is durable; without
-/// it, and behind all that have one, the file's write was never finished.
+/// Files of snapshots that cannot be read. The log's record follows when a file is durable: one that
+/// has none, though the log reaches back as far, was never finished, and nobody needs it.
 fn unreadable_snapshots(parts: &Parts<'_>, report: &mut Report) {
     let log = parts.log.filter(|log| log.is_read);
-    let recorded = log.map(|log| log.snapshots.iter().map(|it| it.index).max());
     for file in &parts.snaps.unreadable {
-        match (recorded, file.index) {
-            (Some(newest), Some(index)) if newest.is_none_or(|newest| index > newest) => report
-                .note(
-                    &file.path,
-                    format!(
-                        "{}: its write was never finished, and the log does not name it",
-                        file.what
-                    ),
-                ),
-            _ => report.wrong(&file.path, file.what.clone()),
+        let unfinished = match (log, file.index) {
+            (Some(log), Some(index)) => {
+                index >= log.begins_at && log.snapshots.iter().all(|it| it.index != index)
+            }
+            _ => false,
+        };
+        if unfinished {
+            let what = format!(
+                "{}: its write was never finished, and the log does not name it",
+                file.what
+            );
+            report.note(&file.path, what);
+        } else {
+            report.wrong(&file.path, file.what.clone());
         }
     }
 }

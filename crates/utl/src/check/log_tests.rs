@@ -287,8 +287,14 @@ fn a_snapshot_file_whose_write_was_never_finished_is_no_damage() {
     wal.close().unwrap();
     let snap_dir = layout::snap_dir(&data_dir);
     // As etcd leaves it: it makes the file, writes it, and records it in the log.
-    let unfinished = snap_dir.join(snap::file_name(TERM, LAST + 1));
-    for content in [&b""[..], b"half of it"] {
+    // It may have been long ago.
+    let recorded = newest_record(&wal_dir).unwrap();
+    for (index, content) in [
+        (LAST + 1, &b""[..]),
+        (LAST + 1, b"half of it"),
+        (recorded.index - 1, b""),
+    ] {
+        let unfinished = snap_dir.join(snap::file_name(recorded.term, index));
         fs::write(&unfinished, content).unwrap();
         let report = check_member(&data_dir, &wal_dir, Wait::Forever).unwrap();
         assert!(report.is_whole(), "{:#?}", report.findings);
@@ -298,9 +304,8 @@ fn a_snapshot_file_whose_write_was_never_finished_is_no_damage() {
                 .iter()
                 .any(|it| it.what.contains("never finished"))
         );
+        fs::remove_file(&unfinished).unwrap();
     }
-    fs::remove_file(&unfinished).unwrap();
-    let recorded = newest_record(&wal_dir).unwrap();
     let file = snap_dir.join(snap::file_name(recorded.term, recorded.index));
     assert!(file.exists());
     fs::write(&file, "").unwrap();
