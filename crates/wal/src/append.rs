@@ -69,7 +69,7 @@ pub struct Wal {
     pub(crate) state: HardState,
     /// Index of the last entry written, or of a snapshot record ahead of it.
     pub(crate) last_index: u64,
-    /// Highest index among the snapshot records written or read.
+    /// Highest index among the snapshot records that were written, or read and found committed.
     pub(crate) newest_snapshot: u64,
     pub(crate) segments: VecDeque<OpenSegment>,
     /// Offset in the tail behind the last whole record.
