@@ -3,6 +3,7 @@
 use crate::flags::ARGUMENTS;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use quorate_go::duration::of_nanos;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
@@ -60,7 +61,7 @@ impl Given {
 
     /// A duration; a negative one, which only means "already over", is zero.
     pub fn duration(&self, name: &str) -> Duration {
-        Duration::from_nanos(u64::try_from(self.nanos(name)).unwrap_or(0))
+        of_nanos(self.nanos(name))
     }
 
     /// A duration in nanoseconds, for which zero and "already over" are two things.

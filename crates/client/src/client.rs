@@ -58,7 +58,7 @@ struct Shared {
     options: Arc<Options>,
     jitter: Arc<Jitter>,
     tokens: Tokens,
-    places: Arc<Places>,
+    places: Places,
 }
 
 impl Client {
@@ -84,7 +84,7 @@ impl Client {
                 options,
                 jitter,
                 tokens,
-                places: Arc::default(),
+                places: Places::default(),
             }),
         })
     }
@@ -285,7 +285,7 @@ impl Client {
         &self.shared.jitter
     }
 
-    pub(crate) fn places(&self) -> &Arc<Places> {
+    pub(crate) fn places(&self) -> &Places {
         &self.shared.places
     }
 

@@ -100,7 +100,6 @@ pub(crate) struct Place {
 #[derive(Debug)]
 struct Share {
     client: Client,
-    places: Arc<Places>,
     sharers: Arc<Sharers>,
     /// Of the one who took it; a drop may happen outside of all.
     runtime: Option<Handle>,
@@ -178,12 +177,11 @@ impl Place {
     /// A place that is known to be held.
     pub(crate) fn held(session: &Session, key: Bytes, revision: i64) -> Place {
         let client = session.client();
-        let places = client.places().clone();
+        let name = client.namespace.join(&key);
         Place {
             share: Some(Share {
                 client: client.clone(),
-                sharers: places.join(&client.namespace.join(&key)),
-                places,
+                sharers: client.places().join(&name),
                 runtime: Handle::try_current().ok(),
             }),
             key,
@@ -276,10 +274,10 @@ impl Share {
             }
         }
         let Share {
-            places, sharers, ..
+            client, sharers, ..
         } = self;
         drop(sharers);
-        places.tidy();
+        client.places().tidy();
         freed
     }
 }

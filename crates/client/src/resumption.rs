@@ -117,9 +117,7 @@ impl Resumption {
         self.hand_out(revision_of(last));
         Step::Deliver(answer)
     }
-}
 
-impl Resumption {
     /// Everything up to this revision is handed out.
     fn hand_out(&mut self, revision: i64) {
         self.handed_out_below = self.handed_out_below.max(revision.saturating_add(1));

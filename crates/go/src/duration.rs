@@ -19,8 +19,12 @@ pub enum ParseError {
 
 /// Reads a duration. Negative ones, which only mean "already over", become zero.
 pub fn parse(text: &str) -> Result<Duration, ParseError> {
-    let nanos = parse_nanos(text)?;
-    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
+    parse_nanos(text).map(of_nanos)
+}
+
+/// A number of nanoseconds, of which those below zero are zero.
+pub fn of_nanos(nanos: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 /// Reads a duration in nanoseconds, for which zero and "already over" are two things.

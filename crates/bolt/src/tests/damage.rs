@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const PAGE_BYTES: u32 = 4096;
 
-fn made(seed: u64) -> (Arc<FaultyDisk>, Model) {
+pub fn made(seed: u64) -> (Arc<FaultyDisk>, Model) {
     let disk = disk();
     let db = open(&disk, PAGE_BYTES);
     let mut random = Random::new(seed);

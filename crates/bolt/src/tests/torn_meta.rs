@@ -1,7 +1,7 @@
 //! A meta page of which a power cut left a part is told from a damaged one.
 
 use super::basics::*;
-use super::model::*;
+use super::damage::made;
 use crate::check::MetaCheck;
 use crate::db::{Db, Options};
 use quorate_disk::faulty::FaultyDisk;
@@ -11,17 +11,6 @@ use std::sync::Arc;
 
 const PAGE_BYTES: u32 = 4096;
 const SECTOR_BYTES: usize = 512;
-
-fn made(seed: u64) -> Arc<FaultyDisk> {
-    let disk = disk();
-    let db = open(&disk, PAGE_BYTES);
-    let mut random = Random::new(seed);
-    let mut model = Model::default();
-    for _ in 0..40 {
-        transaction(&db, &mut model, &mut random);
-    }
-    disk
-}
 
 /// The meta page that a transaction wrote, before and after it, and where it lies.
 fn written_by_one(disk: &Arc<FaultyDisk>) -> (u64, Vec<u8>, Vec<u8>) {
@@ -67,7 +56,7 @@ fn a_torn_meta_page_is_told_from_a_damaged_one() {
     for copied in [false, true] {
         // A copy has the one transaction's meta in both pages, whichever its own page is.
         for more in 0..4 {
-            let mut disk = made(8);
+            let (mut disk, _) = made(8);
             for _ in 0..more {
                 write_once(&disk);
             }

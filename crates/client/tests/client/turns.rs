@@ -45,6 +45,14 @@ async fn granted(server: &mut Server, client: &Client) -> (Session, Call) {
     (session, renewals)
 }
 
+fn puts(txn: &TxnRequest) -> bool {
+    matches!(txn.success[0].request, Some(Request::RequestPut(_)))
+}
+
+fn deletes(txn: &TxnRequest) -> bool {
+    matches!(txn.success[0].request, Some(Request::RequestDeleteRange(_)))
+}
+
 const SOON: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
@@ -128,16 +136,10 @@ async fn a_deletion_does_not_overtake_its_put() {
     sleep(SOON).await;
     assert!(server.is_idle());
     let request: TxnRequest = put.request().await;
-    assert!(matches!(
-        request.success[0].request,
-        Some(Request::RequestPut(_))
-    ));
+    assert!(puts(&request));
     put.reply(TxnResponse::default());
     let request: TxnRequest = server.call().await.request().await;
-    assert!(matches!(
-        request.success[0].request,
-        Some(Request::RequestDeleteRange(_))
-    ));
+    assert!(deletes(&request));
 }
 
 /// A worker of a runtime runs what was spawned last first.
@@ -154,16 +156,10 @@ async fn who_gives_up_at_once_leaves_nothing_behind() {
         };
         let mut put = gone.await;
         let request: TxnRequest = put.request().await;
-        assert!(matches!(
-            request.success[0].request,
-            Some(Request::RequestPut(_))
-        ));
+        assert!(puts(&request));
         put.reply(TxnResponse::default());
         let request: TxnRequest = server.call().await.request().await;
-        assert!(matches!(
-            request.success[0].request,
-            Some(Request::RequestDeleteRange(_))
-        ));
+        assert!(deletes(&request));
         drop(renewals);
     });
     worker.await.unwrap();
@@ -188,10 +184,7 @@ async fn a_put_that_comes_late_is_deleted_too() {
                 continue;
             }
             let request: TxnRequest = call.request().await;
-            assert!(matches!(
-                request.success[0].request,
-                Some(Request::RequestDeleteRange(_))
-            ));
+            assert!(deletes(&request));
             deletions.push(begun.elapsed());
             call.reply(TxnResponse::default());
         }
