@@ -21,6 +21,7 @@ pub struct Parts<'a> {
 /// Compares the parts with each other.
 pub fn check(parts: &Parts<'_>, report: &mut Report) {
     unreadable_snapshots(parts, report);
+    missing_buckets(parts, report);
     let Some(log) = parts.log else { return };
     start(parts, log, report);
     snapshot_file(parts, log, report);
@@ -114,6 +115,29 @@ fn unreadable_snapshots(parts: &Parts<'_>, report: &mut Report) {
         } else {
             report.wrong(&file.path, file.what.clone());
         }
+    }
+}
+
+/// A server makes the log first, and writes the database's buckets with its first batch. What it did
+/// not come to is made by the next start, of a log that has all from the first entry.
+fn missing_buckets(parts: &Parts<'_>, report: &mut Report) {
+    let Some(contents) = parts.contents.filter(|it| !it.missing.is_empty()) else {
+        return;
+    };
+    let database = layout::database(parts.data_dir);
+    let log_has_all = parts.log.is_some_and(|log| {
+        log.is_read
+            && log.begins_at == 0
+            && log.entries.first_index <= 1
+            && log.newest_snapshot().is_some_and(|it| it.index == 0)
+    });
+    if contents.is_begun && log_has_all {
+        report.note(
+            &database,
+            "nothing was applied here yet: the next start makes it of the log",
+        );
+    } else {
+        contents.report_missing(&database, report);
     }
 }
 

@@ -15,6 +15,19 @@ pub struct Contents {
     pub consistent_index: u64,
     pub term: u64,
     pub small: SmallBuckets,
+    /// Buckets that a server needs, and that are not there.
+    pub missing: Vec<&'static str>,
+    /// Whether nothing of the log was applied here: what is missing is made from that.
+    pub is_begun: bool,
+}
+
+impl Contents {
+    /// Reports the missing buckets.
+    pub fn report_missing(&self, path: &Path, report: &mut Report) {
+        for bucket in &self.missing {
+            report.wrong(path, format!("there is no bucket {bucket}"));
+        }
+    }
 }
 
 /// Checks a database that is there; gives what it holds where that can be read.
@@ -35,9 +48,13 @@ pub fn check(path: &Path, wait: Wait, report: &mut Report) -> Result<Option<Cont
     }
 }
 
-/// Whether nothing that counts is in a database yet: neither members nor keys. One that cannot be read
-/// is not blank.
+/// Whether nothing that counts is in a database yet: neither members nor keys. So it is with a file
+/// whose first pages were not written. One that cannot be read is not blank.
 pub fn is_blank(path: &Path, wait: Wait) -> Result<bool, Failure> {
+    let about = std::fs::metadata(path).map_err(Failure::io("stat", path))?;
+    if about.len() == 0 {
+        return Ok(true);
+    }
     let db = match open_raw(path, wait) {
         Ok(db) => db,
         Err(Failure::Bolt(error)) => return unread(error),
@@ -145,17 +162,18 @@ fn contents(db: &Db, report: &mut Report) -> Result<Contents, Error> {
     let file = db.begin_read();
     let names = file.buckets()?;
     let mut small = SmallBuckets::default();
+    let mut entries = 0u64;
     for name in names.iter().filter(|name| name[..] != *b"key") {
         each_entry(&file, name, &mut |key, value| {
+            entries += 1;
             small.take(name, key, value);
         })?;
     }
     small.finish();
-    for needed in ["key", "meta"] {
-        if !names.iter().any(|name| name == needed.as_bytes()) {
-            report.wrong(db.path(), format!("there is no bucket {needed}"));
-        }
-    }
+    let missing: Vec<&'static str> = ["key", "meta"]
+        .into_iter()
+        .filter(|needed| !names.iter().any(|name| name == needed.as_bytes()))
+        .collect();
     let mut rows = Rows::new(small.compacted(), small.leases.clone());
     each_entry(&file, b"key", &mut |key, value| rows.take(key, value))?;
     let facts = rows.finish();
@@ -175,10 +193,16 @@ fn contents(db: &Db, report: &mut Report) -> Result<Contents, Error> {
         about.consistent_index = small.consistent_index;
         about.term = small.term;
     }
+    // Without its bucket the consistent index is not known: entries elsewhere tell that it was there.
+    let is_begun = small.consistent_index == 0
+        && facts.rows == 0
+        && (entries == 0 || !missing.contains(&"meta"));
     Ok(Contents {
         consistent_index: small.consistent_index,
         term: small.term,
         small,
+        missing,
+        is_begun,
     })
 }
 

@@ -5,6 +5,7 @@ use crate::database::disk;
 use crate::log_entries::newest_record;
 use crate::sample::{Scratch, member};
 use bytes::Bytes;
+use quorate_store::ids::Identity;
 use quorate_wal::types::{ConfState, Entry, EntryKind, HardState};
 use quorate_wal::walpb::{RecordType, Snapshot};
 use quorate_wal::{Next, Options, Reader, Wal, snap, walpb};
@@ -328,6 +329,8 @@ fn a_first_start_that_was_interrupted_is_no_damage_and_a_lost_log_is() {
     assert_whole(&begun, &begun_wal);
     let options = quorate_bolt::Options::default();
     let database = layout::database(&begun);
+    fs::write(&database, "").unwrap();
+    assert_whole(&begun, &begun_wal);
     drop(quorate_bolt::Db::open(disk(), &database, &options).unwrap());
     assert_whole(&begun, &begun_wal);
     // A log that is gone is not one that never was: the database has members.
@@ -337,4 +340,60 @@ fn a_first_start_that_was_interrupted_is_no_damage_and_a_lost_log_is() {
     assert_finds(&data_dir, &wal_dir, "there is no log");
     fs::write(&database, "no database").unwrap();
     assert_finds(&begun, &begun_wal, "there is no log");
+}
+
+/// A database as a first start makes it, with these buckets so far.
+fn begun_database(path: &Path, buckets: &[&[u8]]) {
+    let _ = fs::remove_file(path);
+    let options = quorate_bolt::Options::default();
+    let db = quorate_bolt::Db::open(disk(), path, &options).unwrap();
+    if !buckets.is_empty() {
+        let mut write = db.begin_write().unwrap();
+        for name in buckets {
+            write.create_bucket_if_missing(name).unwrap();
+        }
+        write.commit().unwrap();
+    }
+}
+
+#[test]
+fn buckets_are_made_of_a_log_that_has_all() {
+    let scratch = Scratch::new();
+    let data_dir = scratch.0.join("begun");
+    let (wal_dir, database) = (layout::wal_dir(&data_dir), layout::database(&data_dir));
+    fs::create_dir_all(layout::snap_dir(&data_dir)).unwrap();
+    let metadata = Identity {
+        member_id: 1,
+        cluster_id: 2,
+    };
+    let mut wal = Wal::create(&disk(), &wal_dir, &metadata.encode(), Options::default()).unwrap();
+    let steps: [&[&[u8]]; 3] = [&[], &[b"meta"], &[b"members", b"meta"]];
+    for buckets in steps {
+        begun_database(&database, buckets);
+        assert_whole(&data_dir, &wal_dir);
+        let alone = check_database(&database, Wait::Forever).unwrap();
+        assert!(!alone.is_whole(), "alone, a database has its buckets");
+    }
+    // With entries as well: none of them was applied.
+    wal.append(Some(&committed(TERM, 3)), &entries(1..=3, TERM))
+        .unwrap();
+    wal.sync().unwrap();
+    assert_whole(&data_dir, &wal_dir);
+    // What stands elsewhere tells that there was more.
+    begun_database(&database, &[]);
+    let options = quorate_bolt::Options::default();
+    let db = quorate_bolt::Db::open(disk(), &database, &options).unwrap();
+    let mut write = db.begin_write().unwrap();
+    let mut cluster = write.create_bucket_if_missing(b"cluster").unwrap();
+    cluster.put(b"clusterVersion", b"3.7.0").unwrap();
+    write.commit().unwrap();
+    drop(db);
+    assert_finds(&data_dir, &wal_dir, "there is no bucket meta");
+    assert_finds(&data_dir, &wal_dir, "there is no bucket key");
+    wal.close().unwrap();
+    // The sample's log begins with a snapshot: nothing can be made of it alone.
+    let (data_dir, wal_dir, wal) = sample(&scratch);
+    wal.close().unwrap();
+    begun_database(&layout::database(&data_dir), &[b"meta"]);
+    assert_finds(&data_dir, &wal_dir, "there is no bucket key");
 }

@@ -55,7 +55,9 @@ pub fn run(invocation: &Invocation) -> Result<(), Failure> {
 /// Checks a database alone.
 pub fn check_database(path: &Path, wait: Wait) -> Result<Report, Failure> {
     let mut report = Report::default();
-    database::check(path, wait, &mut report)?;
+    if let Some(contents) = database::check(path, wait, &mut report)? {
+        contents.report_missing(path, &mut report);
+    }
     Ok(report)
 }
 
